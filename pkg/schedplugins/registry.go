@@ -11,6 +11,7 @@ import "github.com/minikctl/minikctl/pkg/scheduler"
 var Registry = scheduler.Registry{
 	"CEL":                             with(defaultCEL, newCEL),
 	"CEL/*":                           with(defaultCEL, newCEL),
+	"Coscheduling":                    with(defaultCoscheduling, newCoscheduling),
 	"DefaultBinder":                   bare(newDefaultBinder),
 	"DefaultPreemption":               with(defaultPreemptionArgs, newDefaultPreemption),
 	"DynamicResources":                with(defaultDynamicResources, newDynamicResources),

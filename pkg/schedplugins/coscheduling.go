@@ -1,0 +1,459 @@
+package schedplugins
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// CoschedulingArgs are the arguments of Coscheduling, as those of the plugin of this name in kubernetes-sigs/scheduler-plugins.
+type CoschedulingArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// PermitWaitingTimeSeconds is how long a pod waits in Permit for others of its group, unless the PodGroup sets scheduleTimeoutSeconds.
+	PermitWaitingTimeSeconds int64 `json:"permitWaitingTimeSeconds"`
+	// PodGroupBackoffSeconds is how long a group is not tried again after it was rejected; 0: no backoff.
+	PodGroupBackoffSeconds int64 `json:"podGroupBackoffSeconds"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (a *CoschedulingArgs) DeepCopyObject() runtime.Object {
+	out := *a
+	return &out
+}
+
+const (
+	coschedulingLabel = "scheduling.x-k8s.io/pod-group"
+	// coschedulingGroups are the PodGroups of the CustomResourceDefinition, as a resource of events.
+	coschedulingGroups framework.EventResource = "podgroups.v1alpha1.scheduling.x-k8s.io"
+)
+
+var coschedulingResource = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
+
+// byLabel finds the pods of a group by NAMESPACE/NAME.
+var byLabel = client.NewIndex(func(pod *corev1.Pod) []string {
+	if key, ok := labelledGroup(pod); ok {
+		return []string{key.String()}
+	}
+	return nil
+})
+
+// labelledGroup returns the PodGroup that a pod's label names.
+func labelledGroup(pod *corev1.Pod) (objects.Key, bool) {
+	name := pod.Labels[coschedulingLabel]
+	return objects.Key{Namespace: pod.Namespace, Name: name}, name != ""
+}
+
+// coscheduling binds the pods of a PodGroup of the API group scheduling.x-k8s.io, to which they belong by a label, once minMember of them have a
+// node. Until then they wait in Permit; when one finds no node, those that wait are rejected. It does what the plugin of this name in
+// kubernetes-sigs/scheduler-plugins does, and writes the phase of a PodGroup, which has a controller there.
+type coscheduling struct {
+	cooperative
+	handle framework.Handle
+	args   CoschedulingArgs
+
+	writes sync.Mutex // orders the writes of a status
+
+	mu        sync.Mutex
+	rejected  map[objects.Key]time.Time          // groups in backoff, and when it ends
+	permitted map[objects.Key]time.Time          // groups for whose minResources there was room, and until when this is not checked again
+	bound     map[objects.Key]map[types.UID]bool // pods that this plugin has seen bound
+}
+
+func defaultCoscheduling() CoschedulingArgs { return CoschedulingArgs{PermitWaitingTimeSeconds: 60} }
+
+func newCoscheduling(args CoschedulingArgs, h framework.Handle) (framework.Plugin, error) {
+	switch {
+	case args.PermitWaitingTimeSeconds < 0:
+		return nil, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), args.PermitWaitingTimeSeconds, "must be greater than 0")
+	case args.PodGroupBackoffSeconds < 0:
+		return nil, field.Invalid(field.NewPath("podGroupBackoffSeconds"), args.PodGroupBackoffSeconds, "must be greater than or equal to 0")
+	}
+	return &coscheduling{handle: h, args: args, rejected: map[objects.Key]time.Time{}, permitted: map[objects.Key]time.Time{}, bound: map[objects.Key]map[types.UID]bool{}}, nil
+}
+
+func (*coscheduling) Name() string { return "Coscheduling" }
+
+// EventsToRegister registers for pods that come and go, and for PodGroups.
+func (*coscheduling) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+	return []framework.ClusterEventWithHint{
+		{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Add | framework.Delete}},
+		{Event: framework.ClusterEvent{Resource: coschedulingGroups, ActionType: framework.Add | framework.Update}},
+	}, nil
+}
+
+// SignPod signs only pods without a group: whether others are rejected depends on the pods of their group.
+func (*coscheduling) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	if _, grouped := labelledGroup(pod); grouped {
+		return nil, framework.NewStatus(framework.Unschedulable, "pods of a group are not signed")
+	}
+	return nil, nil
+}
+
+// NodeLocal implements scheduler.NodeLocal.
+func (*coscheduling) NodeLocal(*corev1.Pod, framework.SharedLister) bool { return true }
+
+// crdPodGroup is what the plugin reads of a PodGroup.
+type crdPodGroup struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		MinMember              int32               `json:"minMember"`
+		MinResources           corev1.ResourceList `json:"minResources"`
+		ScheduleTimeoutSeconds *int32              `json:"scheduleTimeoutSeconds"`
+	} `json:"spec"`
+	Status struct {
+		Phase     string `json:"phase"`
+		Scheduled int32  `json:"scheduled"`
+	} `json:"status"`
+}
+
+func (p *coscheduling) api() scheduler.APIHandle {
+	h, _ := p.handle.(scheduler.APIHandle) // every Handle of this scheduler is one
+	return h
+}
+
+// clock returns the cluster's clock; in a simulation, which has none, the machine's.
+func (p *coscheduling) clock() clock.Clock {
+	if c := p.api().Clock(); c != nil {
+		return c
+	}
+	return clock.Real()
+}
+
+// groupOf returns the PodGroup of a pod; nil if it names none, or one that does not exist.
+func (p *coscheduling) groupOf(pod *corev1.Pod) (objects.Key, *crdPodGroup) {
+	key, grouped := labelledGroup(pod)
+	if !grouped {
+		return key, nil
+	}
+	obj, ok := p.api().Object(coschedulingGroups, key)
+	if !ok {
+		return key, nil
+	}
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return key, nil
+	}
+	group := &crdPodGroup{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, group); err != nil {
+		return key, nil // the definition's schema allows no such object
+	}
+	return key, group
+}
+
+// Less sorts pods by priority, then by the age of their PodGroup, so that the pods of a group are tried one after the other.
+func (p *coscheduling) Less(a, b framework.QueuedPodInfo) bool {
+	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+	if px, py := helper.PodPriority(x), helper.PodPriority(y); px != py {
+		return px > py
+	}
+	tx, ty := p.age(a), p.age(b)
+	if tx.Equal(ty) {
+		return x.Namespace+"/"+x.Name < y.Namespace+"/"+y.Name
+	}
+	return tx.Before(ty)
+}
+
+// age returns when a pod's PodGroup was created; without one, when the pod was first tried or queued.
+func (p *coscheduling) age(q framework.QueuedPodInfo) time.Time {
+	if _, group := p.groupOf(q.GetPodInfo().GetPod()); group != nil {
+		return group.CreationTimestamp.Time
+	}
+	if t := q.GetInitialAttemptTimestamp(); t != nil {
+		return *t
+	}
+	return q.GetTimestamp()
+}
+
+// PreFilter rejects a pod whose group is in backoff, has fewer pods than minMember, or whose minResources the cluster does not have.
+func (p *coscheduling) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	key, group := p.groupOf(pod)
+	if group == nil {
+		return nil, nil
+	}
+	if p.holds(p.rejected, key) {
+		return nil, unresolvable("podGroup %v failed recently", key)
+	}
+	if n, known := p.siblings(key); known && n < int(group.Spec.MinMember) {
+		return nil, unresolvable("pre-filter pod %v cannot find enough sibling pods, current pods number: %v, minMember of group: %v", pod.Name, n, group.Spec.MinMember)
+	}
+	if len(group.Spec.MinResources) == 0 || p.holds(p.permitted, key) {
+		return nil, nil
+	}
+	if lacks := lacking(nodes, group.Spec.MinResources, int64(group.Spec.MinMember), key); lacks != "" {
+		return nil, unresolvable("resource gap: %v", lacks)
+	}
+	p.hold(p.permitted, key, p.timeout(group))
+	return nil, nil
+}
+
+func unresolvable(format string, args ...any) *framework.Status {
+	return framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf(format, args...))
+}
+
+// PreFilterExtensions implements framework.PreFilterPlugin.
+func (*coscheduling) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+// siblings returns the number of pods of a group that have not ended; false in a simulation, which does not know them.
+func (p *coscheduling) siblings(key objects.Key) (int, bool) {
+	caches := p.api().Caches()
+	if caches == nil {
+		return 0, false
+	}
+	n := 0
+	for _, pod := range caches.Pods().ByIndex(byLabel, key.String()) {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			n++
+		}
+	}
+	return n, true
+}
+
+// lacking returns what of the resources the nodes do not have besides the requests of pods of other groups, or "".
+func lacking(nodes []framework.NodeInfo, want corev1.ResourceList, pods int64, key objects.Key) string {
+	left := want.DeepCopy()
+	count := left[corev1.ResourcePods]
+	count.Set(pods)
+	left[corev1.ResourcePods] = count
+	for _, n := range nodes {
+		if n.Node() == nil {
+			continue
+		}
+		free := n.Node().Status.Allocatable.DeepCopy()
+		for _, placed := range n.GetPods() {
+			if of, ok := labelledGroup(placed.GetPod()); ok && of == key {
+				continue
+			}
+			subtract(free, placed.GetPod())
+		}
+		for name, q := range left {
+			if has, ok := free[name]; ok && has.Sign() > 0 {
+				q.Sub(has)
+				left[name] = q
+			}
+		}
+	}
+	for name, q := range left {
+		if q.Sign() > 0 {
+			return fmt.Sprintf("%s: %s", name, q.String())
+		}
+	}
+	return ""
+}
+
+// subtract subtracts a pod and its requests.
+func subtract(from corev1.ResourceList, pod *corev1.Pod) {
+	if q, ok := from[corev1.ResourcePods]; ok {
+		one := q.DeepCopy()
+		one.Set(1)
+		q.Sub(one)
+		from[corev1.ResourcePods] = q
+	}
+	for i := range pod.Spec.Containers {
+		for name, amount := range pod.Spec.Containers[i].Resources.Requests {
+			if q, ok := from[name]; ok {
+				q.Sub(amount)
+				from[name] = q
+			}
+		}
+	}
+}
+
+// holds reports whether a time of a group has not passed. hold sets it.
+func (p *coscheduling) holds(times map[objects.Key]time.Time, key objects.Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, ok := times[key]
+	if ok && !p.clock().Now().Before(until) {
+		delete(times, key)
+		ok = false
+	}
+	return ok
+}
+
+func (p *coscheduling) hold(times map[objects.Key]time.Time, key objects.Key, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	times[key] = p.clock().Now().Add(d)
+}
+
+func (p *coscheduling) dropPermitted(key objects.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.permitted, key)
+}
+
+// timeout returns how long a pod of a group waits in Permit.
+func (p *coscheduling) timeout(group *crdPodGroup) time.Duration {
+	if s := group.Spec.ScheduleTimeoutSeconds; s != nil && *s > 0 {
+		return time.Duration(*s) * time.Second
+	}
+	return time.Duration(p.args.PermitWaitingTimeSeconds) * time.Second
+}
+
+// assigned returns the number of pods of a group that are on a node, without one pod.
+func (p *coscheduling) assigned(key objects.Key, without types.UID) (int, error) {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, node := range nodes {
+		for _, placed := range node.GetPods() {
+			if of, ok := labelledGroup(placed.GetPod()); ok && of == key && placed.GetPod().UID != without {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// PostFilter rejects the pods of a group that wait, when another of its pods finds no node and more than a tenth of minMember is missing.
+func (p *coscheduling) PostFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+	key, group := p.groupOf(pod)
+	if group == nil {
+		return &framework.PostFilterResult{}, framework.NewStatus(framework.Unschedulable, "can not find pod group")
+	}
+	assigned, err := p.assigned(key, pod.UID)
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	missing := int(group.Spec.MinMember) - assigned
+	if missing <= 0 || float32(missing)/float32(group.Spec.MinMember) <= 0.1 {
+		return &framework.PostFilterResult{}, framework.NewStatus(framework.Unschedulable)
+	}
+	p.rejectWaiting(key, "optimistic rejection in PostFilter: pod "+pod.Namespace+"/"+pod.Name+" finds no node")
+	if p.args.PodGroupBackoffSeconds > 0 {
+		if n, known := p.siblings(key); !known || n >= int(group.Spec.MinMember) {
+			p.hold(p.rejected, key, time.Duration(p.args.PodGroupBackoffSeconds)*time.Second)
+		}
+	}
+	p.dropPermitted(key)
+	return &framework.PostFilterResult{}, framework.NewStatus(framework.Unschedulable,
+		fmt.Sprintf("PodGroup %v gets rejected due to Pod %v is unschedulable even after PostFilter", key, pod.Name))
+}
+
+// eachWaiting calls f for each pod of a group that waits in Permit.
+func (p *coscheduling) eachWaiting(key objects.Key, f func(framework.WaitingPod)) {
+	p.handle.IterateOverWaitingPods(func(w framework.WaitingPod) {
+		if of, ok := labelledGroup(w.GetPod()); ok && of == key {
+			f(w)
+		}
+	})
+}
+
+func (p *coscheduling) rejectWaiting(key objects.Key, message string) {
+	p.eachWaiting(key, func(w framework.WaitingPod) { w.Reject(p.Name(), message) })
+}
+
+// Permit lets a pod wait until minMember pods of its group have a node, and then allows all of them. The first of a group that waits activates
+// the others.
+func (p *coscheduling) Permit(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) (*framework.Status, time.Duration) {
+	key, grouped := labelledGroup(pod)
+	if !grouped {
+		return nil, 0
+	}
+	_, group := p.groupOf(pod)
+	if group == nil {
+		return framework.NewStatus(framework.Unschedulable, "PodGroup not found"), 0
+	}
+	assigned, err := p.assigned(key, pod.UID)
+	if err != nil {
+		return framework.AsStatus(err), 0
+	}
+	if assigned+1 < int(group.Spec.MinMember) {
+		if assigned == 0 {
+			p.activateSiblings(key, pod)
+		}
+		return framework.NewStatus(framework.Wait), p.timeout(group)
+	}
+	p.eachWaiting(key, func(w framework.WaitingPod) { w.Allow(p.Name()) })
+	return nil, 0
+}
+
+func (p *coscheduling) activateSiblings(key objects.Key, pod *corev1.Pod) {
+	caches := p.api().Caches()
+	if caches == nil {
+		return
+	}
+	others := map[string]*corev1.Pod{}
+	for _, other := range caches.Pods().ByIndex(byLabel, key.String()) {
+		if other.UID != pod.UID && other.Spec.NodeName == "" {
+			others[other.Namespace+"/"+other.Name] = other
+		}
+	}
+	p.handle.Activate(klog.Logger{}, others)
+}
+
+// Reserve implements framework.ReservePlugin.
+func (*coscheduling) Reserve(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
+	return nil
+}
+
+// Unreserve rejects the other pods of the group that wait.
+func (p *coscheduling) Unreserve(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
+	key, group := p.groupOf(pod)
+	if group == nil {
+		return
+	}
+	p.rejectWaiting(key, "rejection in Unreserve")
+	p.dropPermitted(key)
+}
+
+// PostBind writes the phase and the number of bound pods to the status of the PodGroup.
+func (p *coscheduling) PostBind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
+	key, group := p.groupOf(pod)
+	api := p.api().Client()
+	if group == nil || api == nil {
+		return
+	}
+	p.writes.Lock()
+	defer p.writes.Unlock()
+	n := p.countBound(key, pod)
+	phase := "Scheduling"
+	if n >= group.Spec.MinMember {
+		phase = "Scheduled"
+	}
+	data, err := json.Marshal(map[string]any{"status": map[string]any{"phase": phase, "scheduled": n}})
+	if err == nil {
+		_, err = api.Patch(ctx, client.In(coschedulingResource, key).Sub("status"), client.Patch{Type: types.MergePatchType, Data: data}, metav1.PatchOptions{})
+	}
+	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		slog.WarnContext(ctx, "status of a pod group not written", "podGroup", key.String(), "err", err)
+	}
+}
+
+// countBound returns the number of bound pods of a group, with pod, which has been bound just now.
+func (p *coscheduling) countBound(key objects.Key, pod *corev1.Pod) int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := map[types.UID]bool{pod.UID: true}
+	for _, other := range p.api().Caches().Pods().ByIndex(byLabel, key.String()) {
+		if other.Spec.NodeName != "" || p.bound[key][other.UID] {
+			seen[other.UID] = true
+		}
+	}
+	p.bound[key] = seen // without pods that were deleted
+	return int32(len(seen))
+}
