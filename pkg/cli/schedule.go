@@ -39,7 +39,7 @@ or that of --nodes-from or of -f, if they have Nodes: then no cluster is needed.
 that runs, or Kubernetes' defaults if the cluster is that of files, or not one of minikctl.
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
-first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.
+first; a pod that evicts others is shown with them. Pods of a PodGroup are placed only if as many of them as it needs find a node. Volumes and resource claims are not simulated.
 
 With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained. Warnings name the
 pods that no controller replaces, and the PodDisruptionBudgets that would delay the drain.`,
@@ -67,7 +67,7 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 			}
 			workloads = append(replaced, workloads...)
 			warnUnsimulated(env, workloads)
-			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), workloads, f.seed)
+			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), cluster, workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)
 			}
@@ -161,7 +161,7 @@ func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	}
 	m.Nodes, m.Pods = append(m.Nodes, other.Nodes...), append(m.Pods, other.Pods...)
 	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
-	m.Priorities = append(m.Priorities, other.Priorities...)
+	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
 	return m, nil
 }
 

@@ -47,7 +47,7 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	c.Pods = append(c.Pods, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed // it takes up nothing
 	})...)
-	return nil
+	return fetchPodGroups(ctx, env, set, c)
 }
 
 // listPage is how many objects one request lists, so that a large cluster is read in small parts.

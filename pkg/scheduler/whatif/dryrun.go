@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -40,7 +42,11 @@ type WorkloadResult struct {
 
 // Simulation returns a simulation of the cluster.
 func (c *Cluster) Simulation(registry scheduler.Registry, config *configv1.KubeSchedulerConfiguration) scheduler.Simulation {
-	return scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets}
+	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Objects: c.groupObjects()}
+	if len(q.Objects[framework.PodGroup]) > 0 { // the cluster that has them has the gates on
+		q.Features = feature.Gates{GenericWorkload: true, GangScheduling: true}
+	}
+	return q
 }
 
 // arrival is a pod that arrives.
@@ -66,8 +72,44 @@ func priorityOf(a arrival) int32 {
 	return *a.pod.Spec.Priority
 }
 
-// Run places all pods of the workloads, which arrive at the same time: those of higher priority first.
-func Run(ctx context.Context, q scheduler.Simulation, workloads []Workload, seed uint64) (*DryRun, error) {
+// placeAll places pods in their order. minimums has the number of pods that groups need.
+func placeAll(ctx context.Context, box *scheduler.Sandbox, pods []arrival, minimums map[group]int) ([]scheduler.Placement, error) {
+	out := make([]scheduler.Placement, len(pods))
+	done := map[group]bool{}
+	for i, a := range pods {
+		g, grouped := groupOf(a.pod)
+		need, gang := minimums[g]
+		switch {
+		case !grouped || !gang:
+			got, err := box.Place(ctx, a.pod)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = got
+		case !done[g]:
+			done[g] = true
+			var members []*corev1.Pod
+			var places []int
+			for k, b := range pods {
+				if of, ok := groupOf(b.pod); ok && of == g {
+					members, places = append(members, b.pod), append(places, k)
+				}
+			}
+			got, err := box.PlaceGroup(ctx, members, need)
+			if err != nil {
+				return nil, err
+			}
+			for k, place := range places {
+				out[place] = got[k]
+			}
+		}
+	}
+	return out, nil
+}
+
+// Run places all pods of the workloads, which arrive at the same time: those of higher priority first. The pods of a PodGroup that needs a
+// number of them are placed together, when the first of them is due, or not at all. groups are those of the cluster.
+func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads []Workload, seed uint64) (*DryRun, error) {
 	box, err := scheduler.NewSandbox(ctx, q, seed)
 	if err != nil {
 		return nil, err
@@ -79,11 +121,12 @@ func Run(ctx context.Context, q scheduler.Simulation, workloads []Workload, seed
 	}
 	pods := arrivals(workloads)
 	slices.SortStableFunc(pods, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
-	for _, a := range pods {
-		got, err := box.Place(ctx, a.pod)
-		if err != nil {
-			return nil, err
-		}
+	placements, err := placeAll(ctx, box, pods, groups.minimums())
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range pods {
+		got := placements[i]
 		p := PodPlacement{Namespace: a.pod.Namespace, Name: a.pod.Name, Workload: workloads[a.workload].Name, Node: got.Node, Message: got.Message}
 		for _, v := range got.Evicted {
 			p.Evicts = append(p.Evicts, v.Namespace+"/"+v.Name)

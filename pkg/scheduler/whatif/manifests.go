@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,7 @@ type Cluster struct {
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
 	Priorities []*schedulingv1.PriorityClass
+	PodGroups  []objects.Object // of scheduling.k8s.io, and unstructured ones of scheduling.x-k8s.io
 }
 
 // Workload is the pods of a manifest, which are equal except for their names.
@@ -100,6 +102,19 @@ func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known b
 		return true, into(u, &m.Budgets)
 	case "PriorityClass.scheduling.k8s.io":
 		return true, into(u, &m.Priorities)
+	case "PodGroup.scheduling.k8s.io":
+		var groups []*schedulingv1alpha2.PodGroup
+		if err := into(u, &groups); err != nil {
+			return true, err
+		}
+		groups[0].Namespace = namespace
+		m.PodGroups = append(m.PodGroups, groups[0])
+		return true, nil
+	case "PodGroup.scheduling.x-k8s.io":
+		group := u.DeepCopy()
+		group.SetNamespace(namespace)
+		m.PodGroups = append(m.PodGroups, group)
+		return true, nil
 	case "Pod":
 		var pods []*corev1.Pod
 		if err := into(u, &pods); err != nil {

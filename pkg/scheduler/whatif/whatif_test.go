@@ -123,7 +123,7 @@ spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
 	if fmt.Sprint(skipped) != "[Service]" {
 		t.Errorf("skipped %v", skipped)
 	}
-	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1)
+	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ kind: Pod
 metadata: {name: small}
 spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 250m}}}]}
 `)
-	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1)
+	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ kind: ReplicaSet
 metadata: {name: big}
 spec: {replicas: 2, template: {spec: {priorityClassName: high, containers: [{name: c, image: x, resources: {requests: {cpu: "2"}}}]}}}
 `)
-	if got, err = whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1); err != nil {
+	if got, err = whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1); err != nil {
 		t.Fatal(err)
 	}
 	if text := fmt.Sprint(got.Pods); text != "[{default big-0 ReplicaSet/big b  []} {default big-1 ReplicaSet/big a  [default/old]}]" {
@@ -252,7 +252,7 @@ func TestDrain(t *testing.T) {
 	if want := []string{"no controller replaces pod default/alone", "PodDisruptionBudget default/pdb allows 1 of 4 evictions at a time"}; !slices.Equal(warnings, want) {
 		t.Errorf("warnings %q, want %q", warnings, want)
 	}
-	got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), workloads, 1)
+	got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, workloads, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,5 +266,48 @@ func TestDrain(t *testing.T) {
 	}
 	if _, _, err := m.Drain([]string{"c"}); err == nil {
 		t.Error("a node that does not exist is drained")
+	}
+}
+
+// TestDryRunOfGangs checks that a gang is placed as a whole or not at all.
+func TestDryRunOfGangs(t *testing.T) {
+	for _, x := range []struct{ name, group, member string }{
+		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, "},
+		{"scheduling.x-k8s.io", "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: %s}\nspec: {minMember: 2}\n---\n", "{"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			text := "apiVersion: v1\nkind: Node\nmetadata: {name: one}\nstatus: {capacity: {cpu: \"3\", memory: 1Gi, pods: \"10\"}}\n---\n"
+			for _, g := range []string{"a", "b"} {
+				text += fmt.Sprintf(x.group, g)
+				for i := range 2 {
+					spec := x.member
+					if strings.Contains(spec, "%s") {
+						spec = fmt.Sprintf(spec, g)
+					}
+					text += fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s-%d, labels: {scheduling.x-k8s.io/pod-group: %[1]s}}\nspec: %[3]scontainers: [{name: c, image: x, resources: {requests: {cpu: \"1\"}}}]}\n---\n", g, i, spec)
+				}
+			}
+			m, skipped := read(t, strings.TrimSuffix(text, "---\n"))
+			if len(skipped) > 0 {
+				t.Fatalf("skipped %v", skipped)
+			}
+			if err := m.Complete(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes := ""
+			for _, p := range got.Pods {
+				nodes += p.Name + ":" + p.Node + " "
+			}
+			if nodes != "a-0:one a-1:one b-0: b-1: " {
+				t.Errorf("got %s", nodes)
+			}
+			if want := "pod group is unschedulable: 1 of its 2 pods find a node, and 2 have to; pod default/b-1 finds no node: 0/1 nodes are available: 1 Insufficient cpu."; !strings.HasPrefix(got.Pods[2].Message, want) {
+				t.Errorf("got %q, want %q", got.Pods[2].Message, want)
+			}
+		})
 	}
 }

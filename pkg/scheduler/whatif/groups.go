@@ -1,0 +1,74 @@
+package whatif
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// group is a PodGroup: one of Kubernetes' API, or one of scheduling.x-k8s.io, to which pods belong by a label.
+type group struct {
+	objects.Key
+	labelled bool
+}
+
+// labelledGroups are the PodGroups of scheduling.x-k8s.io, as a resource of events, and groupLabel is the label of their pods.
+const (
+	labelledGroups framework.EventResource = "podgroups.v1alpha1.scheduling.x-k8s.io"
+	groupLabel                             = "scheduling.x-k8s.io/pod-group"
+)
+
+// groupOf returns the PodGroup of a pod.
+func groupOf(pod *corev1.Pod) (g group, ok bool) {
+	g.Namespace = pod.Namespace
+	if s := pod.Spec.SchedulingGroup; s != nil && s.PodGroupName != nil {
+		g.Name = *s.PodGroupName
+		return g, true
+	}
+	g.Name, g.labelled = pod.Labels[groupLabel], true
+	return g, g.Name != ""
+}
+
+// minimums returns the number of pods that each PodGroup needs, besides those that are on a node already.
+func (c *Cluster) minimums() map[group]int {
+	out := map[group]int{}
+	for _, obj := range c.PodGroups {
+		key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		switch o := obj.(type) {
+		case *schedulingv1alpha2.PodGroup:
+			if gang := o.Spec.SchedulingPolicy.Gang; gang != nil {
+				out[group{key, false}] = int(gang.MinCount)
+			}
+		case *unstructured.Unstructured:
+			switch n, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "minMember"); n := n.(type) {
+			case int64:
+				out[group{key, true}] = int(n)
+			case float64: // of YAML
+				out[group{key, true}] = int(n)
+			}
+		}
+	}
+	for _, pod := range c.Pods {
+		g, ok := groupOf(pod)
+		if _, needed := out[g]; ok && needed && pod.Spec.NodeName != "" {
+			out[g]--
+		}
+	}
+	return out
+}
+
+// groupObjects returns the PodGroups as plugins find them.
+func (c *Cluster) groupObjects() map[framework.EventResource][]objects.Object {
+	out := map[framework.EventResource][]objects.Object{}
+	for _, obj := range c.PodGroups {
+		of := labelledGroups
+		if _, ok := obj.(*schedulingv1alpha2.PodGroup); ok {
+			of = framework.PodGroup
+		}
+		out[of] = append(out[of], obj)
+	}
+	return out
+}
