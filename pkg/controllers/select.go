@@ -11,7 +11,7 @@ import (
 // gated are the names of controllers that Kubernetes knows and does not run, since the feature gate of what they act on is off by
 // default.
 var gated = []string{
-	"kube-apiserver-serving-clustertrustbundle-publisher-controller", "podcertificaterequest-cleaner-controller", "podgroup-protection-controller",
+	"kube-apiserver-serving-clustertrustbundle-publisher-controller", "podcertificaterequest-cleaner-controller",
 	"resourcepoolstatusrequest-controller", "storage-version-migrator-controller", "svm", "storageversion-garbage-collector-controller", "storage-version-gc",
 }
 

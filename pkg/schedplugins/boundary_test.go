@@ -16,6 +16,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -246,10 +247,10 @@ func TestCooperative(t *testing.T) {
 	}
 	conf := &configv1.KubeSchedulerConfiguration{}
 	args := "args: {score: node.pods}"
-	if err := plug.Decode([]byte(header+"profiles:\n- pluginConfig: [{name: CEL, "+args+"}, {name: CEL/a, "+args+"}]"), conf); err != nil {
+	if err := plug.Decode([]byte(header+"profiles:\n- pluginConfig: [{name: CEL, "+args+"}, {name: CEL/a, "+args+"}, {name: Coscheduling}]"), conf); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: registry, Config: conf, Pod: somePod("p", "")}); err != nil {
+	if _, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: registry, Config: conf, Pod: somePod("p", ""), Features: feature.All}); err != nil {
 		t.Fatal(err)
 	}
 	if checked != want {
