@@ -94,14 +94,14 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	for _, m := range stages.Mutators {
 		names = append(names, m.Name())
 	}
-	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "NodeDeclaredFeatureValidator", "PodResizeValidator", "DeviceAccess"}
+	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "PodGroupWorkloadExists", "NodeDeclaredFeatureValidator", "PodResizeValidator", "DeviceAccess"}
 	for _, v := range stages.Validators {
 		if !slices.Contains(names, v.Name()) && !slices.Contains(only, v.Name()) {
 			t.Errorf("%s is a validator only", v.Name())
 		}
 	}
 	want := []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority",
-		"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "RuntimeClass", "DefaultIngressClass",
+		"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection", "RuntimeClass", "DefaultIngressClass",
 		"PodTopologyLabels", "CertificateRequests", "DeviceTaints"} // the last two record the requester of a certificate and times, which Kubernetes does outside admission
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %v", names)
