@@ -43,10 +43,10 @@ func seats() int {
 }
 
 // newExempt returns the limit of administrators and of exempt priority levels. It refuses nothing, but executes only as many requests of one
-// user at a time as there are seats for all others. More would only take processor time from the others: Kubernetes, which executes all of
-// them, leaves that to the machine.
+// user at a time as of any other flow. More would only take processor time from the others: Kubernetes, which executes all of them, leaves
+// that to the machine.
 func (s *Handler) newExempt() *fair.Limit {
-	l := fair.New(fair.Config{Seats: fair.Concurrency, PerFlow: seats(), QueueTimeout: 2 * requestTimeout, Clock: s.machine})
+	l := fair.New(fair.Config{Seats: fair.Concurrency, PerFlow: seats() / 2, QueueTimeout: 2 * requestTimeout, Clock: s.machine})
 	l.SetLevels([]fair.Level{{Shares: 1, Borrow: -1, PerFlow: math.MaxInt, Waiting: math.MaxInt}})
 	return l
 }
