@@ -4,12 +4,9 @@ import (
 	"slices"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 )
 
@@ -32,12 +29,12 @@ func withoutSchedulingGroups(rows []objects.Resource) []objects.Resource {
 	rows = slices.Clone(rows)
 	for i := range rows {
 		prepare := rows[i].Prepare
-		if _, has := podSpecOf(rows[i].New()); !has {
+		if _, _, has := podspec.Of(rows[i].New()); !has {
 			continue
 		}
 		rows[i].Prepare = func(obj, old objects.Object) {
-			spec, _ := podSpecOf(obj)
-			before, _ := podSpecOf(old)
+			spec, _, _ := podspec.Of(obj)
+			before, _, _ := podspec.Of(old)
 			if spec != nil && (before == nil || before.SchedulingGroup == nil) {
 				spec.SchedulingGroup = nil
 			}
@@ -45,32 +42,4 @@ func withoutSchedulingGroups(rows []objects.Resource) []objects.Resource {
 		}
 	}
 	return rows
-}
-
-// podSpecOf returns the pod spec of an object, nil if it has none, and whether objects of its kind have one.
-func podSpecOf(obj objects.Object) (spec *corev1.PodSpec, has bool) {
-	switch o := obj.(type) {
-	case *corev1.Pod:
-		return &o.Spec, true
-	case *corev1.PodTemplate:
-		return &o.Template.Spec, true
-	case *corev1.ReplicationController:
-		if o.Spec.Template == nil {
-			return nil, true
-		}
-		return &o.Spec.Template.Spec, true
-	case *appsv1.Deployment:
-		return &o.Spec.Template.Spec, true
-	case *appsv1.ReplicaSet:
-		return &o.Spec.Template.Spec, true
-	case *appsv1.StatefulSet:
-		return &o.Spec.Template.Spec, true
-	case *appsv1.DaemonSet:
-		return &o.Spec.Template.Spec, true
-	case *batchv1.Job:
-		return &o.Spec.Template.Spec, true
-	case *batchv1.CronJob:
-		return &o.Spec.JobTemplate.Spec.Template.Spec, true
-	}
-	return nil, false
 }
