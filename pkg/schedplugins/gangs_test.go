@@ -22,6 +22,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -81,7 +82,7 @@ func (c *cluster) converges(wrong func() string) {
 func (c *cluster) boundOf() map[string]int {
 	out := map[string]int{}
 	for _, p := range c.pods.List("default", labels.Everything()) {
-		if key, ok := groupOf(p); ok && p.Spec.NodeName != "" {
+		if key, ok := podref.PodGroup(p); ok && p.Spec.NodeName != "" {
 			out[key.Name]++
 		}
 	}

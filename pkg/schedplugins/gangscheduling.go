@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -42,8 +43,8 @@ func afterGroupPod(_ klog.Logger, pod *corev1.Pod, _, now any) (framework.Queuei
 	if !ok {
 		return framework.Queue, fmt.Errorf("%T is not a pod", now)
 	}
-	mine, grouped := groupOf(pod)
-	if its, ok := groupOf(added); !ok || !grouped || its != mine {
+	mine, grouped := podref.PodGroup(pod)
+	if its, ok := podref.PodGroup(added); !ok || !grouped || its != mine {
 		return framework.QueueSkip, nil
 	}
 	return framework.Queue, nil
@@ -54,19 +55,10 @@ func afterPodGroup(_ klog.Logger, pod *corev1.Pod, _, now any) (framework.Queuei
 	if !ok {
 		return framework.Queue, fmt.Errorf("%T is not a PodGroup", now)
 	}
-	if mine, grouped := groupOf(pod); !grouped || mine != (objects.Key{Namespace: added.Namespace, Name: added.Name}) {
+	if mine, grouped := podref.PodGroup(pod); !grouped || mine != (objects.Key{Namespace: added.Namespace, Name: added.Name}) {
 		return framework.QueueSkip, nil
 	}
 	return framework.Queue, nil
-}
-
-// groupOf returns the name of the PodGroup that a pod refers to.
-func groupOf(pod *corev1.Pod) (objects.Key, bool) {
-	g := pod.Spec.SchedulingGroup
-	if g == nil || g.PodGroupName == nil {
-		return objects.Key{}, false
-	}
-	return objects.Key{Namespace: pod.Namespace, Name: *g.PodGroupName}, true
 }
 
 // podGroup returns a PodGroup of Kubernetes' API, nil if there is none.
@@ -88,7 +80,7 @@ func podGroup(h framework.Handle, key objects.Key) (*schedulingv1alpha2.PodGroup
 
 // PreEnqueue gates a pod whose PodGroup does not exist, or has fewer pods than its minCount.
 func (p gangScheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
-	key, grouped := groupOf(pod)
+	key, grouped := podref.PodGroup(pod)
 	if !grouped {
 		return nil
 	}
@@ -114,7 +106,7 @@ func (p gangScheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *framewor
 // Permit lets a pod wait until minCount pods of its gang have a node, and then allows all of them. Kubernetes' plugin activates the pods that
 // have none; this scheduler tries all pods of a group together, so none of them is left in the queue.
 func (p gangScheduling) Permit(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ string) (*framework.Status, time.Duration) {
-	key, grouped := groupOf(pod)
+	key, grouped := podref.PodGroup(pod)
 	if !grouped {
 		return nil, 0
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -59,7 +60,7 @@ func (a *attempt) stage(name string, start, now time.Time) time.Time {
 
 // attempt runs the scheduling cycle for a pod and starts its binding cycle. began is when the loop began to drain the inbox.
 func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Time) {
-	if key, grouped := groupOf(p.info.pod); grouped && s.features.GenericWorkload {
+	if key, grouped := podref.PodGroup(p.info.pod); grouped && s.features.GenericWorkload {
 		s.attemptGroup(ctx, key, p, began)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // inbox holds the notes that the loop has not applied yet. Sending never blocks.
@@ -158,7 +159,7 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 	s.nominator.add(info, nil)
 	s.groups.set(info.pod)
 	s.queue.add(ctx, info, revision, s.clock.Now())
-	if _, grouped := groupOf(info.pod); grouped && s.features.GangScheduling { // other pods of the group may wait for it
+	if _, grouped := podref.PodGroup(info.pod); grouped && s.features.GangScheduling { // other pods of the group may wait for it
 		ev := event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Add}, new: info.pod, revision: revision}
 		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // podGroups holds the pods of each scheduling group: those without a node, those that are assumed on one, and those that are bound. The
@@ -36,18 +37,9 @@ var (
 
 func newPodGroups() *podGroups { return &podGroups{groups: map[objects.Key]*podGroup{}} }
 
-// groupOf returns the name of the PodGroup that a pod refers to, and whether there is one.
-func groupOf(pod *corev1.Pod) (objects.Key, bool) {
-	g := pod.Spec.SchedulingGroup
-	if g == nil || g.PodGroupName == nil {
-		return objects.Key{}, false
-	}
-	return objects.Key{Namespace: pod.Namespace, Name: *g.PodGroupName}, true
-}
-
 // set adds a pod to its group, or replaces it by a newer version.
 func (g *podGroups) set(pod *corev1.Pod) {
-	key, ok := groupOf(pod)
+	key, ok := podref.PodGroup(pod)
 	if !ok {
 		return
 	}
@@ -90,7 +82,7 @@ func (g *podGroups) forget(pod *corev1.Pod) {
 
 // change applies f to the pod's group if there is one, and drops the group once it is empty.
 func (g *podGroups) change(pod *corev1.Pod, f func(*podGroup)) {
-	key, ok := groupOf(pod)
+	key, ok := podref.PodGroup(pod)
 	if !ok {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -23,7 +24,7 @@ var podGroups = schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups")
 
 // byGroup finds the pods of a PodGroup by NAMESPACE/NAME.
 var byGroup = client.NewIndex(func(pod *corev1.Pod) []string {
-	if key, ok := groupOf(pod); ok {
+	if key, ok := podref.PodGroup(pod); ok {
 		return []string{key.String()}
 	}
 	return nil
@@ -54,19 +55,10 @@ func groupOfChanged(ch client.Change[*corev1.Pod]) []objects.Key {
 			return nil
 		}
 	}
-	if key, ok := groupOf(pod); ok {
+	if key, ok := podref.PodGroup(pod); ok {
 		return []objects.Key{key}
 	}
 	return nil
-}
-
-// groupOf returns the PodGroup that a pod refers to.
-func groupOf(pod *corev1.Pod) (objects.Key, bool) {
-	g := pod.Spec.SchedulingGroup
-	if g == nil || g.PodGroupName == nil {
-		return objects.Key{}, false
-	}
-	return objects.Key{Namespace: pod.Namespace, Name: *g.PodGroupName}, true
 }
 
 func ended(pod *corev1.Pod) bool {
