@@ -6,9 +6,7 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
@@ -81,34 +79,6 @@ func PatchPodStatus(ctx context.Context, c client.Client, pod *corev1.Pod, statu
 	target := client.In(client.Pods, objects.Key{Namespace: pod.Namespace, Name: pod.Name}).Sub("status")
 	_, err = c.Patch(ctx, target, client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
 	return err
-}
-
-// patchGroupCondition merges a condition into the status of a PodGroup, unless it has it already or is scheduled.
-func (s *Scheduler) patchGroupCondition(ctx context.Context, key objects.Key, group *schedulingv1alpha2.PodGroup, c metav1.Condition) {
-	c.LastTransitionTime = metav1.NewTime(s.clock.Now())
-	if old := meta.FindStatusCondition(group.Status.Conditions, c.Type); old != nil {
-		if old.Status == metav1.ConditionTrue && c.Status != metav1.ConditionTrue {
-			return
-		}
-		if old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-		if *old == c {
-			return
-		}
-	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group.UID}, "status": map[string]any{"conditions": []metav1.Condition{c}}})
-	if err != nil {
-		slog.ErrorContext(ctx, "condition of a pod group not encoded", "podGroup", key.String(), "err", err)
-		return
-	}
-	s.spawn(ctx, slowBinding, func(ctx context.Context) {
-		patch := client.Patch{Type: types.StrategicMergePatchType, Data: data}
-		_, err := s.client.Patch(ctx, client.In(podGroupResource, key).Sub("status"), patch, metav1.PatchOptions{})
-		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			slog.WarnContext(ctx, "status of a pod group not written", "podGroup", key.String(), "err", err)
-		}
-	})
 }
 
 // enqueueFailed reports a pod that a failing PreEnqueue plugin keeps out of the activeQ.

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kube-scheduler/framework"
@@ -290,22 +288,4 @@ func (g *groupAttempt) report(status *framework.Status) *minikctl.GroupAttempt {
 		}
 	}
 	return out
-}
-
-// setGroupCondition writes the condition PodGroupScheduled of a PodGroup. A group that was scheduled stays so.
-func (s *Scheduler) setGroupCondition(ctx context.Context, key objects.Key, status *framework.Status) {
-	group, ok := s.objects.podGroup(key)
-	if !ok {
-		return
-	}
-	c := metav1.Condition{Type: schedulingv1alpha2.PodGroupScheduled, Status: metav1.ConditionFalse, Message: status.Message(), ObservedGeneration: group.Generation}
-	switch {
-	case status.IsSuccess():
-		c.Status, c.Reason = metav1.ConditionTrue, "Scheduled"
-	case status.IsRejected():
-		c.Reason = schedulingv1alpha2.PodGroupReasonUnschedulable
-	default:
-		c.Reason, c.Message = schedulingv1alpha2.PodGroupReasonSchedulerError, status.AsError().Error()
-	}
-	s.patchGroupCondition(ctx, key, group, c)
 }

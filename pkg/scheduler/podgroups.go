@@ -27,6 +27,7 @@ type podGroup struct {
 	all      map[types.UID]*corev1.Pod
 	assumed  map[types.UID]*corev1.Pod // copies with their node
 	assigned sets.Set[types.UID]
+	outcome  groupOutcome
 }
 
 var (
