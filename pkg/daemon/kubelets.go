@@ -32,8 +32,12 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 	}
 	nodes, ok := d.nodes[name]
 	if !ok {
+		c, err := d.api.client(simulationUser, "minikctl-simulation", user.SystemPrivilegedGroup)
+		if err != nil {
+			return nil, kubelet.Tier{}, err
+		}
 		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
-			Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source,
+			Root: d.paths.Runtime, Addresses: d.addresses, Client: c, Clock: d.clock, Source: d.source,
 			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort, PodUsers: d.cfg.Kubelet.HavePodUsers(),
 			PodPIDs: max(0, d.cfg.Kubelet.PodPIDsLimit),
 		})
@@ -140,6 +144,9 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	}
 	return nil
 }
+
+// simulationUser is the user that records in Jobs what their simulated pods have done.
+const simulationUser = "system:minikctl:simulation"
 
 // stagesUser is the user that makes the changes of Stages.
 const stagesUser = "system:minikctl:stages"

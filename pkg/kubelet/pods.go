@@ -168,7 +168,7 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 	return PodSpec{
 		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
-		Created: pod.CreationTimestamp.Time, OwnerKind: owner.Kind, OwnerUID: owner.UID,
+		Created: pod.CreationTimestamp.Time, OwnerKind: owner.Kind, OwnerName: owner.Name, OwnerUID: owner.UID,
 	}
 }
 

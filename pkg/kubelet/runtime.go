@@ -135,6 +135,7 @@ type PodSpec struct {
 	Annotations     map[string]string // of the pod; Pods may leave them out
 	Created         time.Time         // the pod's creationTimestamp; Pods may leave it out
 	OwnerKind       string            // the kind of the pod's controller, "" without one; Pods may leave it out
+	OwnerName       string            // of the pod's controller; Pods may leave it out
 	OwnerUID        types.UID         // of the pod's controller; Pods may leave it out
 }
 

@@ -40,7 +40,7 @@ func BenchmarkSimulatedPods(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		cluster := sim.NewCluster(clock.Real())
+		cluster := sim.NewCluster(clock.Real(), nil)
 		var wg sync.WaitGroup
 		run := func(f func(context.Context) error) {
 			wg.Go(func() {

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
@@ -31,6 +32,7 @@ type Driver struct {
 type DriverConfig struct {
 	Root      string                     // a folder for the driver's files; it may not exist yet
 	Addresses func() (addr.Range, error) // claims the daemon's range of pod addresses
+	Client    client.Client              // may read and change all objects
 	Clock     clock.Clock
 	Source    *clock.Source
 	// BestEffort: containers start where the machine can't give them the user or the groups of their security context.

@@ -102,7 +102,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{TB: t, Client: env.Client("test"), Env: env, Clock: m, cfg: cfg, ctx: t.Context(), source: source, images: store,
-		dir: t.TempDir(), sims: sim.NewCluster(m), runtimes: map[string]kubelet.Runtime{}, kubelets: map[string]*part{}}
+		dir: t.TempDir(), runtimes: map[string]kubelet.Runtime{}, kubelets: map[string]*part{}}
+	c.sims = sim.NewCluster(m, c.as("simulation", user.SystemPrivilegedGroup))
 	t.Cleanup(c.stop)
 	c.startControllers()
 	c.startScheduler()

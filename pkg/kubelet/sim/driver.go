@@ -11,5 +11,5 @@ var Tier = kubelet.Tier{Name: "sim", Version: "1", Fields: fields, Simulated: tr
 
 // Driver opens a Cluster for a daemon.
 var Driver = kubelet.Driver{Tier: Tier, Open: func(_ context.Context, cfg kubelet.DriverConfig) (kubelet.Nodes, error) {
-	return NewCluster(cfg.Clock), nil
+	return NewCluster(cfg.Clock, cfg.Client), nil
 }}

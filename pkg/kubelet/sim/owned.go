@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,12 +11,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// job is what the pods of a Job have done on the nodes of a Cluster. It is forgotten with the last of them.
-type job struct {
-	began  time.Time      // the start of the first pod
-	starts map[string]int // by container
-}
-
 // own adds a pod to those of its controller. The caller holds c.mu.
 func (c *Cluster) own(p *pod) {
 	if p.OwnerUID == "" {
@@ -22,9 +18,6 @@ func (c *Cluster) own(p *pod) {
 	}
 	if c.owned[p.OwnerUID] == nil {
 		c.owned[p.OwnerUID] = map[*pod]struct{}{}
-		if p.OwnerKind == "Job" {
-			c.jobs[p.OwnerUID] = &job{began: p.Started, starts: map[string]int{}}
-		}
 	}
 	c.owned[p.OwnerUID][p] = struct{}{}
 }
@@ -34,22 +27,26 @@ func (c *Cluster) disown(p *pod) {
 	delete(c.owned[p.OwnerUID], p)
 	if len(c.owned[p.OwnerUID]) == 0 {
 		delete(c.owned, p.OwnerUID)
-		delete(c.jobs, p.OwnerUID)
 	}
 }
 
-// history returns what the rules of a container that starts depend on, and counts the start. The caller holds c.mu.
-func (c *Cluster) history(p *pod, spec kubelet.ContainerSpec, now time.Time) history {
-	if j := c.jobs[p.OwnerUID]; j != nil {
-		h := history{now.Sub(j.began), j.starts[spec.Name]}
-		j.starts[spec.Name]++
-		return h
+// history returns what the rules of a container that starts depend on, and records the start with the pod's Job.
+func (c *Cluster) history(ctx context.Context, p kubelet.Pod, spec kubelet.ContainerSpec) (history, error) {
+	now := c.clock.Now()
+	own := history{now.Sub(born(p)), spec.Attempt}
+	fails := number(p.Annotations, FailTimes, spec.Name, 0) > 0 || duration(p.Annotations, FailFor, spec.Name, 0) > 0
+	if p.OwnerKind != "Job" || !fails {
+		return own, nil
 	}
-	return history{now.Sub(p.born()), spec.Attempt}
+	h, err := c.jobs.start(ctx, p, spec, now)
+	if errors.Is(err, errNoJob) {
+		return own, nil
+	}
+	return h, err
 }
 
 // born is since when the pod exists.
-func (p *pod) born() time.Time {
+func born(p kubelet.Pod) time.Time {
 	if p.Created.IsZero() {
 		return p.Started
 	}

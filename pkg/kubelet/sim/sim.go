@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8sclock "k8s.io/utils/clock"
 
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
@@ -30,6 +31,7 @@ import (
 // end. It is safe for concurrent use.
 type Cluster struct {
 	clock clock.Clock
+	jobs  jobs
 	work  *clock.Work // a unit for each call of fire
 
 	mu       sync.Mutex
@@ -37,18 +39,18 @@ type Cluster struct {
 	pools    map[netip.Prefix]*pool          // by podCIDR
 	reserved map[types.UID]netip.Addr        // of pods that are not started
 	owned    map[types.UID]map[*pod]struct{} // by the UID of their controller
-	jobs     map[types.UID]*job              // with pods on a node, by the UID of the Job
 	ends     queue                           // of all nodes, the earliest first
 	timer    k8sclock.Timer
 	due      time.Time // when timer fires; zero: never
 }
 
-// NewCluster returns a cluster with no nodes.
-func NewCluster(clk clock.Clock) *Cluster {
+// NewCluster returns a cluster with no nodes. The client reads Jobs and changes their annotations; it may be nil if no pod of a Job has a
+// rule that fails containers.
+func NewCluster(clk clock.Clock, cl client.Client) *Cluster {
 	return &Cluster{
-		clock: clk, work: clock.NewWork(clk, "simulated containers"),
+		clock: clk, jobs: jobs{cl, clock.Machine(clk)}, work: clock.NewWork(clk, "simulated containers"),
 		pool: newPool(defaultBase, defaultSize), pools: map[netip.Prefix]*pool{},
-		reserved: map[types.UID]netip.Addr{}, owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
+		reserved: map[types.UID]netip.Addr{}, owned: map[types.UID]map[*pod]struct{}{},
 	}
 }
 
@@ -57,8 +59,8 @@ func (c *Cluster) Runtime(string) kubelet.Runtime {
 	return &node{cluster: c, pods: map[types.UID]*pod{}, changed: make(chan struct{}, 1)}
 }
 
-// New returns the runtime of the only node of a new Cluster.
-func New(clk clock.Clock) kubelet.Runtime { return NewCluster(clk).Runtime("") }
+// New returns the runtime of the only node of a new Cluster without a client.
+func New(clk clock.Clock) kubelet.Runtime { return NewCluster(clk, nil).Runtime("") }
 
 // Close implements kubelet.Nodes. The pods of simulated nodes end with their Cluster.
 func (c *Cluster) Close() error { return nil }
@@ -164,15 +166,24 @@ func (n *node) StopPod(_ context.Context, uid types.UID) error {
 }
 
 // Start implements kubelet.Runtime.
-func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpec) (kubelet.ContainerID, error) {
+func (n *node) Start(ctx context.Context, uid types.UID, spec kubelet.ContainerSpec) (kubelet.ContainerID, error) {
 	c := n.cluster
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := n.pods[uid]
-	if p == nil {
-		return "", fmt.Errorf("start container %s: pod %s: %w", spec.Name, uid, ErrNoPod)
+	p, err := n.started(uid, spec.Name)
+	c.mu.Unlock()
+	if err != nil {
+		return "", err
 	}
 	if err := check(p.Annotations); err != nil {
+		return "", err
+	}
+	h, err := c.history(ctx, p.Pod, spec) // may make requests
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, err = n.started(uid, spec.Name); err != nil {
 		return "", err
 	}
 	now := c.clock.Now()
@@ -180,11 +191,20 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	p.Containers = append(slices.Clip(p.Containers), kubelet.Container{
 		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, Started: now, Running: true,
 	})
-	if e := endOf(&p.PodSpec, spec.Name, c.history(p, spec, now)); e.ends {
+	if e := endOf(&p.PodSpec, spec.Name, h); e.ends {
 		c.endAt(now.Add(e.after), n, id, e.code)
 	}
 	n.hint()
 	return id, nil
+}
+
+// started returns a pod whose container is started. The caller holds the cluster's mu.
+func (n *node) started(uid types.UID, container string) (*pod, error) {
+	p := n.pods[uid]
+	if p == nil {
+		return nil, fmt.Errorf("start container %s: pod %s: %w", container, uid, ErrNoPod)
+	}
+	return p, nil
 }
 
 const (

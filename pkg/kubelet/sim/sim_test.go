@@ -138,14 +138,16 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
-			rt := sim.New(clk)
+			cl, job := newJob(t)
+			rt := sim.NewCluster(clk, cl).Runtime("")
 			var got []string
 			for i := range 4 {
 				uid, attempt := types.UID("a"), i
 				if c.owner == "Job" { // each retry is a new pod
 					uid, attempt = types.UID(fmt.Sprint(i)), 0
 				}
-				spec := kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: c.owner, OwnerUID: "o", Annotations: c.rules}
+				spec := podOf(job, uid, c.rules)
+				spec.OwnerKind = c.owner
 				if _, err := rt.StartPod(t.Context(), spec); err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +201,7 @@ func TestStopBeforeExitAfter(t *testing.T) {
 }
 
 func TestNodesShareAddresses(t *testing.T) {
-	cluster := sim.NewCluster(clock.Real())
+	cluster := sim.NewCluster(clock.Real(), nil)
 	seen := map[string]bool{}
 	const nodes, perNode = 300, 250 // more than a /16 has
 	for n := range nodes {
@@ -219,7 +221,7 @@ func TestNodesShareAddresses(t *testing.T) {
 
 // TestPodCIDR: the pods of a node with a podCIDR have addresses of it, and a stopped pod's address is free again.
 func TestPodCIDR(t *testing.T) {
-	n := sim.NewCluster(clock.Real()).Runtime("n")
+	n := sim.NewCluster(clock.Real(), nil).Runtime("n")
 	begin := func(uid types.UID, cidr string) (string, error) {
 		p, err := n.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), PodCIDR: cidr})
 		return p.IP, err

@@ -54,7 +54,7 @@ func TestUsage(t *testing.T) {
 
 // TestLoad: the running containers of a controller's pods share a load, on whichever node they are.
 func TestLoad(t *testing.T) {
-	cluster := sim.NewCluster(clock.Real())
+	cluster := sim.NewCluster(clock.Real(), nil)
 	rt := cluster.Runtime("a")
 	run := func(rt kubelet.Runtime, uid types.UID) {
 		spec := kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: "ReplicaSet", OwnerUID: "o", Annotations: map[string]string{sim.LoadCPU: "900m", sim.UsageMemory: "1Mi"}}
