@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // TestFieldWarnings: the write that adds an unsupported field gets a warning, later writes do not.
 func TestFieldWarnings(t *testing.T) {
 	e := apiservertest.New(t, func(cfg *apiserver.Config) {
-		cfg.PodWarnings = func(s *corev1.PodSpec) []string {
+		cfg.PodWarnings = func(_ context.Context, s *corev1.PodSpec) []string {
 			var out []string
 			if s.HostPID {
 				out = append(out, "spec.hostPID: no")

@@ -79,7 +79,7 @@ type Config struct {
 	Features feature.Gates
 
 	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
-	PodWarnings func(*corev1.PodSpec) []string
+	PodWarnings func(context.Context, *corev1.PodSpec) []string
 	// ServiceWarnings returns warnings about what the cluster does not serve of a Service; nil: none.
 	ServiceWarnings func(*corev1.ServiceSpec) []string
 	// WithoutController are the resources that no component acts on. A create of one gets a Warning header.

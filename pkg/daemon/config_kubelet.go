@@ -43,6 +43,10 @@ type KubeletConfig struct {
 	// SecurityContext says what happens to a container of a process node whose user or group the machine can't give it: strict (it does not
 	// start) or besteffort (it runs as the daemon's user, and the pod gets an Event). This setting is minikctl's own. Default strict.
 	SecurityContext string `json:"securityContext,omitempty"`
+	// MountPaths says what happens to a container of a process node without a mount namespace whose mountPath has files of this machine: strict
+	// (it does not start, unless its command or env names $MINIKCTL_ROOT) or besteffort (it starts and works with these files; its volume is
+	// below $MINIKCTL_ROOT only). This setting is minikctl's own. Default strict.
+	MountPaths string `json:"mountPaths,omitempty"`
 	// PodUsers says which user runs the containers of process nodes whose user neither the pod nor the image names: daemon (the daemon's own)
 	// or own (each pod has a user of its own, a number from 1879048192 on, which can't read the daemon's files; privileged containers run as
 	// root). The value own needs root. This setting is minikctl's own. Default daemon.
@@ -52,7 +56,7 @@ type KubeletConfig struct {
 	PodPIDsLimit int64 `json:"podPidsLimit,omitempty"`
 }
 
-// bestEffort is the value of securityContext that lets containers start.
+// bestEffort is the value of securityContext and mountPaths that lets containers start.
 const bestEffort = "besteffort"
 
 // ownUsers is the value of podUsers that gives each pod a user.
@@ -75,10 +79,12 @@ func (k *KubeletConfig) complete() error {
 		}
 		k.StaticPodPath = abs
 	}
-	switch k.SecurityContext {
-	case "", "strict", bestEffort:
-	default:
-		return fmt.Errorf("kubelet.securityContext: %q is neither strict nor %s", k.SecurityContext, bestEffort)
+	for field, value := range map[string]string{"securityContext": k.SecurityContext, "mountPaths": k.MountPaths} {
+		switch value {
+		case "", "strict", bestEffort:
+		default:
+			return fmt.Errorf("kubelet.%s: %q is neither strict nor %s", field, value, bestEffort)
+		}
 	}
 	switch k.PodUsers {
 	case "", "daemon":

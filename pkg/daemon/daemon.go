@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/filelock"
+	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
@@ -37,6 +38,7 @@ type Daemon struct {
 
 	api      api                      // how the parts reach the API
 	nodes    map[string]kubelet.Nodes // the open runtimes by the name of their driver
+	images   *images.Store            // of the kubelets; nil without
 	services []service
 	address  string // URL of the API server; "" when another process runs it
 	closers  []func() error

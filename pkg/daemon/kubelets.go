@@ -38,8 +38,9 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 		}
 		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
 			Root: d.paths.Runtime, Addresses: d.addresses, Client: c, Clock: d.clock, Source: d.source,
-			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort, PodUsers: d.cfg.Kubelet.HavePodUsers(),
-			PodPIDs: max(0, d.cfg.Kubelet.PodPIDsLimit),
+			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort, BestEffortMounts: d.cfg.Kubelet.MountPaths == bestEffort,
+			PodUsers: d.cfg.Kubelet.HavePodUsers(),
+			PodPIDs:  max(0, d.cfg.Kubelet.PodPIDsLimit),
 		})
 		if err != nil {
 			return nil, kubelet.Tier{}, err
@@ -71,8 +72,8 @@ const kubeletHost = "127.0.0.1"
 const nodesReader = "system:minikctl:nodes"
 
 func (d *Daemon) addKubelets(ctx context.Context) error {
-	store, err := images.New(d.cfg.imageConfig())
-	if err != nil {
+	var err error
+	if d.images, err = images.New(d.cfg.imageConfig()); err != nil {
 		return err
 	}
 	watcher, err := d.api.client(nodesReader, "kubelet", user.SystemPrivilegedGroup)
@@ -89,7 +90,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		return err
 	}
 	cfg := kubelet.HostConfig{
-		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
+		Caches: caches, Images: d.images, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
 		PodUsers: d.cfg.Kubelet.HavePodUsers(),
 	}
 	stages, err := d.stages(caches)

@@ -195,9 +195,9 @@ func (d *Daemon) volumes() string {
 	return ""
 }
 
-// podWarnings returns a function that lists the fields of a pod that this daemon's nodes ignore; nil without kubelets or with
-// simulated nodes only.
-func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
+// podWarnings returns a function that lists the fields of a pod that this daemon's nodes ignore, and those that this machine can't give;
+// nil without kubelets or with simulated nodes only. The function may be called once the daemon is built.
+func (d *Daemon) podWarnings() func(context.Context, *corev1.PodSpec) []string {
 	if !d.cfg.Runs("kubelet") {
 		return nil
 	}
@@ -211,10 +211,13 @@ func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
 		return nil
 	}
 	slices.SortFunc(tiers, func(a, b kubelet.Tier) int { return strings.Compare(a.Name, b.Name) })
-	return func(spec *corev1.PodSpec) []string {
+	return func(ctx context.Context, spec *corev1.PodSpec) []string {
 		var out []string
 		for _, t := range tiers {
 			out = append(out, kubelet.FieldWarnings(spec, t)...)
+			if w, ok := d.nodes[t.Name].(kubelet.Warner); ok {
+				out = append(out, w.Warnings(ctx, spec, kubelet.ProgramsOf(d.images))...)
+			}
 		}
 		return out
 	}

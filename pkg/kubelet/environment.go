@@ -51,6 +51,18 @@ func (e *environment) list() []string {
 	return out
 }
 
+// listOver returns the variables as NAME=value, after those of base that they do not replace.
+func (e *environment) listOver(base []string) []string {
+	var out []string
+	for _, b := range base {
+		name, _, _ := strings.Cut(b, "=")
+		if _, ok := e.get(name); !ok {
+			out = append(out, b)
+		}
+	}
+	return append(out, e.list()...)
+}
+
 func (e *environment) expandAll(in []string) []string {
 	out := make([]string, len(in))
 	for i, s := range in {

@@ -59,6 +59,17 @@ type Describer interface {
 	Unhonoured(spec ContainerSpec) []string
 }
 
+// Warner is implemented by Nodes whose containers lack what this machine can't give.
+type Warner interface {
+	// Warnings returns a sentence for each field of a pod that the machine can't give its containers, after the field's path, which begins
+	// with "spec.". It may block for seconds at the start of a daemon.
+	Warnings(ctx context.Context, spec *corev1.PodSpec, program Program) []string
+}
+
+// Program returns the command and the variables of a container, as far as its spec and its image have them: values from other objects are
+// left out.
+type Program func(*corev1.Container) (command, env []string)
+
 // HealthChecker is implemented by runtimes that can become unable to start containers.
 type HealthChecker interface {
 	// Healthy returns nil while the runtime can start containers, and otherwise why it cannot. The node is then not

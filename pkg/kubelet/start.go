@@ -179,13 +179,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if spec.Resolver, err = clusterResolver(pod, l.kubelet.host.ClusterDNS); err != nil {
 		return spec, err
 	}
-	for _, e := range img.Env {
-		name, _, _ := strings.Cut(e, "=")
-		if _, ok := vars.get(name); !ok {
-			spec.Env = append(spec.Env, e)
-		}
-	}
-	spec.Env = append(spec.Env, vars.list()...)
+	spec.Env = vars.listOver(img.Env)
 	spec.Env = append(spec.Env, l.identity(pod, seen, c, img, vars)...)
 	return spec, os.MkdirAll(filepath.Dir(spec.LogPath), 0o755)
 }
@@ -210,6 +204,23 @@ func command(c *corev1.Container, img images.Image, vars *environment) []string 
 		return append(slices.Clone(img.Entrypoint), vars.expandAll(c.Args)...)
 	}
 	return append(slices.Clone(img.Entrypoint), img.Cmd...)
+}
+
+// ProgramsOf returns the Program of the containers whose images a store resolves.
+func ProgramsOf(store *images.Store) Program {
+	return func(c *corev1.Container) ([]string, []string) {
+		img, err := store.Resolve(c.Image, c.Command)
+		if err != nil {
+			img = images.Image{} // the container does not start until the image is there
+		}
+		vars := newEnvironment()
+		for _, v := range c.Env {
+			if v.ValueFrom == nil {
+				vars.set(v.Name, expand(v.Value, vars.get))
+			}
+		}
+		return command(c, img, vars), vars.listOver(img.Env)
+	}
 }
 
 // identity returns the variable HOSTNAME, which container runtimes set, and those that the programs of built-in images read.

@@ -37,6 +37,8 @@ type DriverConfig struct {
 	Source    *clock.Source
 	// BestEffort: containers start where the machine can't give them the user or the groups of their security context.
 	BestEffort bool
+	// BestEffortMounts: containers start where the machine can't hide its files behind their mounts.
+	BestEffortMounts bool
 	// PodUsers: pods have users of their own, as HostConfig says.
 	PodUsers bool
 	// PodPIDs limits the processes and threads of each pod; 0: they have no limit.

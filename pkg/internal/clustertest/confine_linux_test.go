@@ -89,6 +89,10 @@ func mainJob(t *testing.T, prefix []string) {
 	if len(seen) != 3 {
 		t.Errorf("3 replicas have the addresses %v", ips)
 	}
+	const warning = "Warning: spec.securityContext.runAsUser: only root can give it without a mount namespace: the containers do not start"
+	if out := run("run", "user", "--image=minikctl.dev/web", `--overrides={"spec":{"securityContext":{"runAsUser":54321}}}`); prefix != nil && !strings.Contains(out, warning) {
+		t.Errorf("a client does not see that the pod can't have its user:\n%s", out)
+	}
 }
 
 // buildMinikctl builds minikctl, or copies the program that MINIKCTL names.

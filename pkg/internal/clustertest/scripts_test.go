@@ -43,6 +43,13 @@ func TestMain(m *testing.M) {
 	}
 	waitsMoreThanItComputes()
 	testscript.Main(m, map[string]func(){
+		"confined": func() { // a program without namespaces
+			if path, err := exec.LookPath(os.Args[1]); err == nil {
+				os.Args[1] = path
+			}
+			fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
+			os.Exit(1)
+		},
 		"minikctl": func() { os.Exit(app.Run(context.Background())) },
 		"kubectl": func() {
 			if err := kubectl.NewDefaultKubectlCommand().Execute(); err != nil {

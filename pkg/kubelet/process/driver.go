@@ -17,7 +17,8 @@ var Driver = kubelet.Driver{Tier: Tier, Open: func(ctx context.Context, cfg kube
 		return nil, err
 	}
 	h, err := Open(ctx, Config{
-		Root: cfg.Root, Range: r, Clock: clock.Machine(cfg.Clock), BestEffort: cfg.BestEffort, PodUsers: cfg.PodUsers, PodPIDs: cfg.PodPIDs,
+		Root: cfg.Root, Range: r, Clock: clock.Machine(cfg.Clock), BestEffort: cfg.BestEffort, BestEffortMounts: cfg.BestEffortMounts,
+		PodUsers: cfg.PodUsers, PodPIDs: cfg.PodPIDs,
 	})
 	if err != nil {
 		return nil, err

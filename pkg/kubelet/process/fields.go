@@ -46,9 +46,9 @@ var fields = kubelet.Fields{
 		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
 		"seccompProfile":           {Support: kubelet.Partly, Note: profiles},
 		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", NoWarning: []string{confined}},
-		"capabilities":             {Support: kubelet.Partly, Note: "a daemon can only give what it has, an ordinary user's none"},
+		"capabilities":             {Support: kubelet.Partly, Note: "a daemon can only give what it has, an ordinary user's none; a warning names the others"},
 		"privileged":               {Support: kubelet.Partly, Note: "a privileged container has the privileges of the daemon; devices are the machine's in any case"},
-		"readOnlyRootFilesystem":   {Support: kubelet.Partly, Note: "needs a mount namespace; without one the pod gets an Event. /dev and /proc stay writable"},
+		"readOnlyRootFilesystem":   {Support: kubelet.Partly, Note: "needs a mount namespace; without one there is a warning. /dev and /proc stay writable"},
 		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "always treated as false where the daemon has no CAP_SYS_ADMIN, and always as true on other systems than Linux"},
 		"procMount":                {Support: kubelet.Partly, Note: "containers see the machine's /proc; Default hides and protects parts of it and of /sys, in a mount namespace", NoWarning: []string{"Default"}},
 	},
@@ -65,9 +65,9 @@ var fields = kubelet.Fields{
 		"limits": {Support: kubelet.Partly, Note: "a container above its memory limit is killed, by the kernel where the daemon can create cgroups, and otherwise within a second or so; a CPU limit is enforced where the daemon can create cgroups; other limits are only accounted"},
 	},
 	"VolumeMount": {
-		"readOnly":          {Support: kubelet.Partly, Note: "without mount namespaces containers can write to the volume; the pod gets an Event"},
+		"readOnly":          {Support: kubelet.Partly, Note: "without mount namespaces containers can write to the volume, with a warning"},
 		"recursiveReadOnly": {Support: kubelet.Partly, Note: "as readOnly; needs Linux 5.12"},
-		"mountPath":         {Support: kubelet.Partly, Note: "without mount namespaces the volume is at the same path below $MINIKCTL_ROOT"},
+		"mountPath":         {Support: kubelet.Partly, Note: "without mount namespaces the volume is at the same path below $MINIKCTL_ROOT. A container whose mount path exists on the machine does not start then, unless its command, arguments or environment name that variable or the config has kubelet.mountPaths: besteffort"},
 		"mountPropagation":  {Support: kubelet.Partly, Note: "what a container mounts never appears on the machine"},
 	},
 	"ProbeHandler": {

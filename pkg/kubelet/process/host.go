@@ -47,6 +47,8 @@ type Config struct {
 	Clock clock.Clock // nil: the machine's
 	// BestEffort: containers start where they can't have the user or the groups of their security context, with those of the daemon.
 	BestEffort bool
+	// BestEffortMounts: without a mount namespace containers start whose mounts would hide files of the machine. They work with these files.
+	BestEffortMounts bool
 	// PodUsers: the kubelets give each pod a user of its own, which Features reports.
 	PodUsers bool
 	PodPIDs  int64 // the limit of the processes and threads of each pod; 0: none
@@ -63,8 +65,8 @@ type Host struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
 
-	bestEffort, podUsers bool
-	podPIDs              int64
+	bestEffort, bestMounts, podUsers bool
+	podPIDs                          int64
 
 	starting int // attempts to connect since the last connection; used by the link only
 
@@ -77,6 +79,7 @@ type Host struct {
 	removed     map[string]struct{}   // removed; older events about them are ignored
 	synced      bool                  // status is complete
 	syncChanged chan struct{}         // closed and replaced when synced or failed changes
+	probed      bool                  // a supervisor has probed the machine
 	refused     string                // why pods share 127.0.0.1; set once synced
 	namespaces  bool                  // containers have mount namespaces; set once synced
 	// memoryEnforced: the kernel enforces memory limits; set once synced.
@@ -99,6 +102,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		root:        root,
 		clock:       cfg.Clock,
 		bestEffort:  cfg.BestEffort,
+		bestMounts:  cfg.BestEffortMounts,
 		podUsers:    cfg.PodUsers,
 		podPIDs:     cfg.PodPIDs,
 		cancel:      cancel,

@@ -135,6 +135,11 @@ func TestMountOverFilesOfTheMachine(t *testing.T) {
 	if _, err := m.rt.Start(t.Context(), "pod", spec); err != nil {
 		t.Error(err)
 	}
+	best := newMachineWith(t, func(c *process.Config) { c.BestEffortMounts = true })
+	spec.Command = []string{"/bin/sh", "-c", "[ $(ls -A /usr/lib | wc -l) -gt 0 ] && ls -A $MINIKCTL_ROOT/usr/lib && echo both"}
+	if got := best.run(spec); got != "both\n" {
+		t.Errorf("with best effort: got %q", got)
+	}
 }
 
 func enforcesCPU(r kubelet.Runtime) bool {

@@ -217,6 +217,7 @@ func (h *Host) handle(e *wire.Event) {
 	defer h.mu.Unlock()
 	switch {
 	case e.Synced:
+		h.probed = true
 		h.refused, h.namespaces, h.namespacesRefused = e.Refused, e.Namespaces, e.NamespacesRefused
 		h.memoryEnforced, h.cpuEnforced, h.pidsEnforced = e.MemoryEnforced, e.CPUEnforced, e.PIDsEnforced
 		h.sync()

@@ -101,19 +101,28 @@ func (h *Host) unhonouredSecurity(spec *kubelet.ContainerSpec) []string {
 	if s.Seccomp == corev1.SeccompProfileTypeLocalhost {
 		out = append(out, "the seccomp profile is that of RuntimeDefault")
 	}
-	set, unknown := capabilitySet(s)
-	if own := ownCapabilities(); len(s.AddCapabilities) > 0 && set&^own != 0 && !s.Privileged {
-		for i, name := range capabilities {
-			if bit := uint64(1) << i; set&bit != 0 && own&bit == 0 && requests(s.AddCapabilities, name) {
-				unknown = append(unknown, name)
-			}
-		}
+	var lacking []string
+	if s.Privileged {
+		_, lacking = capabilitySet(s)
+	} else {
+		lacking = lackingCapabilities(s, ownCapabilities())
 	}
-	if len(unknown) > 0 {
-		out = append(out, "this machine has no capability "+strings.Join(unknown, ", "))
+	if len(lacking) > 0 {
+		out = append(out, "this machine has no capability "+strings.Join(lacking, ", "))
 	}
 	if h.bestEffort && os.Getuid() != 0 && !h.hasNamespaces() && (differs(spec.User, os.Getuid()) || differs(spec.Group, os.Getgid())) {
 		out = append(out, fmt.Sprintf("the container runs as user %d and group %d, those of the daemon", os.Getuid(), os.Getgid()))
+	}
+	return out
+}
+
+// lackingCapabilities returns the capabilities that a security context adds by name and that are unknown or not in own.
+func lackingCapabilities(s *kubelet.Security, own uint64) []string {
+	set, out := capabilitySet(s)
+	for i, name := range capabilities {
+		if bit := uint64(1) << i; set&bit != 0 && own&bit == 0 && requests(s.AddCapabilities, name) {
+			out = append(out, name)
+		}
 	}
 	return out
 }

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -41,8 +40,10 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 		if !p.HostNetwork {
 			ws.Hostname = p.Hostname
 		}
-	} else if err := checkHidden(spec); err != nil {
-		return nil, err
+	} else if !h.bestMounts {
+		if err := checkHidden(spec); err != nil {
+			return nil, err
+		}
 	}
 	ws.Env = environment(spec, ws.Root())
 	if r := spec.Resolver; r != nil && len(ws.Mounts) == 0 && ws.Address != "" {
@@ -70,7 +71,7 @@ func mountsOf(spec *kubelet.ContainerSpec) []wire.Mount {
 // machine's files instead of its volume. A container that names the root of its mounts finds its volume, and built-in programs
 // read no files.
 func checkHidden(spec *kubelet.ContainerSpec) error {
-	if len(spec.Command) > 0 && strings.HasPrefix(spec.Command[0], images.Prefix) || namesRoot(spec.Command) || namesRoot(spec.Env) {
+	if readsNoFiles(spec.Command) || findsVolumes(spec.Command, spec.Env) {
 		return nil
 	}
 	for _, m := range spec.Mounts {
