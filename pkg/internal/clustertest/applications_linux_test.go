@@ -190,9 +190,7 @@ func (u *tenant) home(t *testing.T, config string) *tenant {
 			t.Logf("%s\n%s", out, (&home{t: t, dir: own.dir}).log())
 		}
 		own.run("down", "--purge")
-		for _, p := range processesOf(work) {
-			t.Errorf("process left behind: %s", p)
-		}
+		checkLeft(t, work)
 	})
 	file := filepath.Join(own.dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {

@@ -69,9 +69,7 @@ func mainJob(t *testing.T, prefix []string) {
 	}
 	t.Cleanup(func() {
 		run("down", "--purge")
-		for _, p := range processesOf(dir) {
-			t.Errorf("process left behind: %s", p)
-		}
+		checkLeft(t, dir)
 		if entries, err := os.ReadDir(filepath.Join(user, ".minikctl")); err == nil {
 			t.Errorf("left behind: %v", entries)
 		}

@@ -38,11 +38,7 @@ func newHome(t *testing.T) *home {
 	h := &home{t, t.TempDir()}
 	t.Cleanup(func() {
 		h.minikctl("down", "--purge")
-		for _, p := range processesOf(filepath.Dir(h.dir)) {
-			if strings.Contains(p, h.dir) {
-				t.Errorf("process left behind: %s", p)
-			}
-		}
+		checkLeft(t, h.dir)
 	})
 	return h
 }

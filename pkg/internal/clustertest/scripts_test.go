@@ -1,7 +1,6 @@
 package clustertest
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -210,24 +209,7 @@ func leaveNothing(t *testing.T, env *testscript.Env) {
 			t.Logf("log of %s:\n%s", e.Name(), log)
 		}
 	}
-	for _, p := range processesOf(env.WorkDir) {
-		t.Errorf("process left behind: %s", p)
-	}
-}
-
-// processesOf returns the processes whose environment has a script's folder.
-func processesOf(work string) []string {
-	var out []string
-	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range envs {
-		b, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(b, []byte("HOME="+work+"/")) {
-			continue
-		}
-		cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		out = append(out, filepath.Base(filepath.Dir(path))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
-	}
-	return out
+	checkLeft(t, env.WorkDir)
 }
 
 // The script command "retry DURATION REGEXP PROGRAM ARGS…" runs a program repeatedly until its output matches, or with
