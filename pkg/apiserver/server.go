@@ -26,6 +26,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bindings"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/clocks"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
@@ -161,7 +162,7 @@ func New(cfg Config) (_ *Server, err error) {
 
 // build makes the parts of the server.
 func (s *Server) build(cfg Config) error {
-	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), metrics.Rows(), []objects.Resource{corrupt.Row(), schedulerconfigs.Row()}, clocks.Rows()))
+	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), metrics.Rows(), []objects.Resource{bindings.Row(), corrupt.Row(), schedulerconfigs.Row()}, clocks.Rows()))
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source})
 	if err != nil {

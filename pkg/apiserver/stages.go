@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bindings"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/clocks"
@@ -31,6 +32,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
@@ -59,6 +61,7 @@ func (s *Server) newEngine(cfg Config) error {
 			minikctl.Traces.GroupResource():           s.virtual,
 			minikctl.Clocks.GroupResource():           clocks.New(cfg.Clock),
 			minikctl.ClockAdvances.GroupResource():    clocks.New(cfg.Clock),
+			minikctl.BindingBatches.GroupResource():   bindings.Backend{Client: s.Client, Concurrent: concurrentBindings(cfg.Clock)},
 			minikctl.SchedulerConfigs.GroupResource(): schedulerconfigs.New(),
 			minikctl.CorruptObjects.GroupResource(): corrupt.New(func() []*cache.Corrupt {
 				return s.engine.Corrupt()
@@ -71,6 +74,15 @@ func (s *Server) newEngine(cfg Config) error {
 		},
 	})
 	return err
+}
+
+// concurrentBindings returns how many bindings of a batch are executed at a time: enough for few commits of the store, and one where the
+// components act in turns.
+func concurrentBindings(c clock.Clock) int {
+	if clock.InTurns(c) {
+		return 1
+	}
+	return 64
 }
 
 // addressObjects returns the access to ServiceCIDRs and IPAddresses; nil where they are not served.

@@ -50,7 +50,7 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 	}
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	s.AddKnownTypes(minikctl.GroupVersion, &minikctl.Trace{}, &minikctl.TraceList{}, &minikctl.Decision{}, &minikctl.DecisionList{},
-		&minikctl.CorruptObject{}, &minikctl.CorruptObjectList{})
+		&minikctl.CorruptObject{}, &minikctl.CorruptObjectList{}, &minikctl.BindingBatch{}, &minikctl.BindingBatchList{})
 	return &codec{
 		scheme: s, protobuf: protobuf.NewSerializer(s, s),
 		json: serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, s, s, serializerjson.SerializerOptions{}),

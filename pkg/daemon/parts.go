@@ -339,8 +339,9 @@ func (d *Daemon) addScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
+	_, elsewhere := d.api.(remote)
 	s, err := scheduler.New(scheduler.Config{
-		Client: c, Clock: d.clock, Source: d.source, Registry: d.plugins, Features: d.cfg.features, ConfigFile: d.cfg.SchedulerConfig,
+		Client: c, Remote: elsewhere, Clock: d.clock, Source: d.source, Registry: d.plugins, Features: d.cfg.features, ConfigFile: d.cfg.SchedulerConfig,
 	})
 	if err != nil {
 		return err

@@ -10,9 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -208,7 +206,5 @@ var _ Binder = (*handle)(nil)
 
 // BindPod binds pod to node.
 func (h *handle) BindPod(ctx context.Context, pod *corev1.Pod, node string) error {
-	key := objects.Key{Namespace: pod.Namespace, Name: pod.Name}
-	_, err := h.client.Create(ctx, client.In(client.Pods, key).Sub("binding"), BindingFor(pod, node), metav1.CreateOptions{})
-	return err
+	return h.binder.bind(ctx, BindingFor(pod, node))
 }

@@ -28,6 +28,7 @@ type handle struct {
 	plugin   string         // the name under which the profile has the plugin
 	args     runtime.Object // the arguments with their defaults, as RecordArgs got them
 	client   client.Client
+	binder   *binder
 	caches   *client.Caches
 	clock    clock.Clock
 	budgets  func() []*policyv1.PodDisruptionBudget

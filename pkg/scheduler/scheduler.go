@@ -40,6 +40,9 @@ type Config struct {
 	Registry Registry
 	Features feature.Gates // of the API server
 
+	// Remote reports that the API server is in another process: bindings that are made at the same time share requests.
+	Remote bool
+
 	// Config or ConfigFile configure profiles and plugins; neither means the defaults. A file is reloaded when it changes.
 	// An invalid one is refused: the configuration in force stays, and an Event on the namespace kube-system gives the reason.
 	Config     *configv1.KubeSchedulerConfiguration
@@ -82,6 +85,7 @@ type Scheduler struct {
 	nominator  *nominator
 	groups     *podGroups
 	bridge     *bridge
+	binder     *binder
 	recorders  *recorders
 	decisions  *reporter
 	apiCalls   chan struct{} // holds one value for each API call under way
@@ -117,6 +121,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.namespaces = newCachedNamespaces(s.caches.Namespaces())
 	s.budgets = cachedBudgets(s.caches)
 	s.bridge = newBridge(cfg.Client)
+	s.binder = &binder{client: cfg.Client, batches: cfg.Remote}
 	s.bridge.Observe(s.informerChanged)
 	s.recorders = newRecorders(s.client, s.clock, s.source)
 	s.decisions = newReporter(s.client, s.clock, s.source)

@@ -33,6 +33,11 @@ type Report struct {
 	Stages []Stage  `json:"stages,omitempty"`
 }
 
+// Clone returns a copy of the report.
+func (r Report) Clone() Report {
+	return Report{Causes: slices.Clone(r.Causes), Stages: slices.Clone(r.Stages)}
+}
+
 // Span is one committed write and its origin. Revision identifies it.
 type Span struct {
 	Revision  uint64    `json:"revision"`
@@ -84,7 +89,12 @@ func From(ctx context.Context) Report {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Report{Causes: slices.Clone(c.report.Causes), Stages: slices.Clone(c.report.Stages)}
+	return c.report.Clone()
+}
+
+// WithReport returns a context that carries a report which came from another process, as Decode returns it.
+func WithReport(ctx context.Context, r Report) context.Context {
+	return context.WithValue(ctx, contextKey{}, &carried{report: r.bounded()})
 }
 
 // Encode returns the value for Header; "" for an empty report.
@@ -108,8 +118,13 @@ func Decode(s string) (Report, error) {
 	if err := json.Unmarshal([]byte(s), &r); err != nil {
 		return Report{}, fmt.Errorf("decode %s header: %w", Header, err)
 	}
+	return r.bounded(), nil
+}
+
+// bounded returns the report with at most maxCauses causes, the newest.
+func (r Report) bounded() Report {
 	if len(r.Causes) > maxCauses {
 		r.Causes = r.Causes[len(r.Causes)-maxCauses:]
 	}
-	return r, nil
+	return r
 }

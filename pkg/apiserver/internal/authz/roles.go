@@ -93,7 +93,7 @@ func clusterRoles(g feature.Gates) []role {
 		podGroups = []rbacv1.PolicyRule{on(read, scheduling, "podgroups"), on("patch update", scheduling, "podgroups/status")}
 	}
 	return []role{
-		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports(), on("create", "minikctl.dev", "schedulerconfigs")}, to: []string{
+		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports(), on("create", "minikctl.dev", "schedulerconfigs bindingbatches")}, to: []string{
 			"user " + user.KubeScheduler, "user " + user.KubeControllerManager, "user " + user.KubeProxy, "group system:serviceaccounts:kube-system",
 		}},
 		{name: "cluster-admin", to: []string{"group " + user.SystemPrivilegedGroup}, rules: []rbacv1.PolicyRule{

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -195,28 +194,11 @@ func closeUnauthenticated(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// componentPrefixes are the prefixes of components' user names. The trace header is accepted from components only.
-var componentPrefixes = []string{"system:serviceaccount:kube-system:", "system:node:"}
-
-func component(info user.Info) bool {
-	switch name := info.GetName(); name {
-	case user.KubeScheduler, user.KubeControllerManager:
-		return true
-	default:
-		for _, p := range componentPrefixes {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
 // report reads the trace header of components. It ignores that of other users.
 func (s *Handler) report(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
-		if v := r.Header.Get(trace.Header); v != "" && component(c.user) {
+		if v := r.Header.Get(trace.Header); v != "" && authn.Component(c.user) {
 			report, err := trace.Decode(v)
 			if err != nil {
 				fail(w, r, apierrors.NewBadRequest(err.Error()))

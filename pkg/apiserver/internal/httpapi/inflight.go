@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 	"sync"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 )
 
 // The bounds of requests that are handled, wait, or are watches. Each takes some tens of KB.
@@ -49,7 +51,7 @@ func (c *crowd) leave(user string) {
 func (s *Handler) bound(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
-		if component(c.user) || operational(c, r) {
+		if authn.Component(c.user) || operational(c, r) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 )
 
@@ -64,7 +65,7 @@ func (p *pressure) exceeded() bool {
 // deletes of one object are served: they take little memory, and some free it.
 func (s *Handler) shed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := callOf(r); s.memory.exceeded() && !component(c.user) && c.address.verb != "delete" && !operational(c, r) {
+		if c := callOf(r); s.memory.exceeded() && !authn.Component(c.user) && c.address.verb != "delete" && !operational(c, r) {
 			tooMany(w, r, fair.ErrBusy)
 			return
 		}
