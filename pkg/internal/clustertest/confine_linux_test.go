@@ -1,17 +1,12 @@
 package clustertest
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestUnprivilegedUser runs the README's main job as a user without privileges, with the release build.
@@ -115,42 +110,4 @@ func open(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// confine makes unshare, setns, mount and clone with namespace flags fail with EPERM, and executes args.
-func confine(args []string) error {
-	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
-		unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-	load := func(off uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
-	}
-	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
-	}
-	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
-	filter := []unix.SockFilter{
-		load(0),
-		jump(unix.BPF_JEQ, unix.SYS_UNSHARE, 7, 0),
-		jump(unix.BPF_JEQ, unix.SYS_SETNS, 6, 0),
-		jump(unix.BPF_JEQ, unix.SYS_MOUNT, 5, 0),
-		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 5, 0),
-		jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 2),
-		load(16),
-		jump(unix.BPF_JSET, namespaces, 1, 0),
-		ret(unix.SECCOMP_RET_ALLOW),
-		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // a filter can't read its flags; programs fall back to clone
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
-		return errno
-	}
-	if err := unix.Unshare(unix.CLONE_NEWUSER); err != unix.EPERM {
-		return fmt.Errorf("unshare is not refused: %w", err)
-	}
-	return unix.Exec(args[0], args, os.Environ())
 }

@@ -2,8 +2,4 @@
 
 package clustertest
 
-import "errors"
-
 const confineVariable = "MINIKCTL_TEST_CONFINE"
-
-func confine([]string) error { return errors.New("only Linux has seccomp") }

@@ -21,6 +21,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/app" // container processes run this test binary
+	"github.com/minikctl/minikctl/pkg/internal/confined"
 )
 
 var (
@@ -30,7 +31,7 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(confineVariable) != "" && filepath.Base(os.Args[0]) == "launcher" {
-		fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
+		fmt.Fprintln(os.Stderr, confined.Exec(os.Args[1:]))
 		os.Exit(1)
 	}
 	if filepath.Base(os.Args[0]) == resolverProgram {
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 			if path, err := exec.LookPath(os.Args[1]); err == nil {
 				os.Args[1] = path
 			}
-			fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
+			fmt.Fprintln(os.Stderr, confined.Exec(os.Args[1:]))
 			os.Exit(1)
 		},
 		"minikctl": func() { os.Exit(app.Run(context.Background())) },
