@@ -54,7 +54,7 @@ func (l *listener) withSocketFor(n *request, do func(sock int) (int64, error)) {
 // kernel then chooses a port that is unique on the machine.
 func (l *listener) bind(n *request) {
 	t, ok := l.target(n, n.args[1], n.args[2])
-	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
+	if !ok || l.own.kind == noIP || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
 		l.proceed(n)
 		return
 	}
@@ -146,7 +146,9 @@ func bound(sock int, err error, own ip) error {
 func (l *listener) connect(n *request) {
 	t, ok := l.target(n, n.args[1], n.args[2])
 	switch {
-	case !ok || t.port == 0:
+	case ok && l.leaves(t):
+		l.withSocket(n, func(sock int) error { return l.connectService(n, sock, t) })
+	case !ok || t.port == 0 || l.own.kind == noIP:
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
@@ -285,9 +287,26 @@ func (t target) at(port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(port), Addr: t.addr.as4()}
 }
 
-// sibling reports whether addr belongs to a pod or node of the same daemon: they share the first half of their address.
+// leaves reports whether t has an address of Services that is not on loopback: the kernel would send packets for it out of the machine.
+func (l *listener) leaves(t target) bool {
+	return t.addr.kind != six && t.addr.as4()[0] != localhost[0] && l.s.routes.concern(t.addr.as4())
+}
+
+// sibling reports whether addr belongs to a pod, node or Service of the same daemon: they share the first half of their address.
 func (l *listener) sibling(addr ip) bool {
-	return addr.kind != noIP && [14]byte(addr.bytes[:14]) == [14]byte(l.own.bytes[:14])
+	home := l.own
+	if home.kind == noIP {
+		home = l.s.routes.home()
+	}
+	return addr.kind != noIP && home.kind != noIP && [14]byte(addr.bytes[:14]) == [14]byte(home.bytes[:14])
+}
+
+// client is the container's address for Services.
+func (l *listener) client() [4]byte {
+	if l.own.kind == noIP {
+		return localhost
+	}
+	return l.own.as4()
 }
 
 func (l *listener) address(port uint16, six bool) unix.Sockaddr {
@@ -299,9 +318,6 @@ func (l *listener) address(port uint16, six bool) unix.Sockaddr {
 
 // target reads a socket address from the caller's memory, the call's arguments at and length.
 func (l *listener) target(n *request, at, length uint64) (target, bool) {
-	if l.own.kind == noIP {
-		return target{}, false
-	}
 	buf := make([]byte, min(length&0xffffffff, unix.SizeofSockaddrInet6))
 	if len(buf) < unix.SizeofSockaddrInet4 {
 		return target{}, false

@@ -260,7 +260,10 @@ func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []strin
 		return nil, fmt.Errorf("start container process: %w", err)
 	}
 	filter := wire.SessionFilter
-	if spec.Address != "" {
+	switch {
+	case s.routes.leave():
+		filter = wire.MessageFilter
+	case spec.Address != "":
 		filter = wire.AddressFilter
 	}
 	launch := wire.Launch{Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty, Security: spec.Security}

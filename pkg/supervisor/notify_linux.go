@@ -92,7 +92,7 @@ type listener struct {
 	file  *os.File
 	call  *call
 	unmap func()
-	own   ip // none: the container shares the host's
+	own   ip // none: the container shares the host's, and only what would leave the machine concerns the supervisor
 	node  string
 	// resolver is the DNS server that takes the place of the machine's; none: the container reaches the machine's.
 	resolver ip
@@ -189,6 +189,10 @@ func (l *listener) handle(n *request) {
 		l.connect(n)
 	case unix.SYS_SENDTO:
 		l.sendto(n)
+	case unix.SYS_SENDMSG:
+		l.sendmsg(n)
+	case unix.SYS_SENDMMSG:
+		l.sendmmsg(n)
 	case unix.SYS_GETPEERNAME:
 		l.getpeername(n)
 	default: // the filters report nothing else; its number depends on the ABI of the caller

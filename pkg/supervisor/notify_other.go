@@ -30,6 +30,8 @@ type routes struct{}
 
 func (*routes) apply(*wire.Routes) {}
 
+func (*routes) leave() bool { return false }
+
 // routesServed: the supervisor does not receive routes.
 const routesServed = false
 

@@ -150,7 +150,7 @@ func inodeOf(sock int) (uint64, bool) {
 
 // getpeername returns the address that the program has connected to, if the socket has taken a route from there.
 func (l *listener) getpeername(n *request) {
-	if l.own.kind == noIP || l.s.routes.peers.empty() {
+	if l.s.routes.peers.empty() {
 		l.proceed(n)
 		return
 	}
@@ -220,11 +220,15 @@ func (t target) bytes() []byte {
 
 // readMemory fills b from the memory of the caller.
 func (l *listener) readMemory(n *request, at uint64, b []byte) error {
+	return l.readParts(n, []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}, b)
+}
+
+// readParts fills b from several places in the memory of the caller.
+func (l *listener) readParts(n *request, remote []unix.RemoteIovec, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
-	remote := []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}
 	if read, err := unix.ProcessVMReadv(int(n.pid), local, remote, 0); err != nil || read != len(b) || !l.valid(n) {
 		return unix.EFAULT
 	}

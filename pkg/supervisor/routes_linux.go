@@ -64,6 +64,8 @@ type prefix struct {
 
 func (p prefix) contains(ip [4]byte) bool { return toUint32(ip)&p.mask == p.ip }
 
+func (p prefix) loopback() bool { return p.ip>>24 == uint32(localhost[0]) }
+
 func toUint32(b [4]byte) uint32 {
 	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 }
@@ -150,6 +152,35 @@ func (r *routes) concern(ip [4]byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hosts[ip] > 0 || r.inRanges(ip)
+}
+
+// leave reports whether packets for some Services would leave the machine, because their addresses are not on loopback.
+func (r *routes) leave() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.ranges {
+		if !p.loopback() {
+			return true
+		}
+	}
+	for ip := range r.hosts {
+		if ip[0] != localhost[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// home returns an address of the daemon's range; none before a daemon has sent it.
+func (r *routes) home() ip {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.ranges {
+		if p.loopback() {
+			return ipFrom4([4]byte{byte(p.ip >> 24), byte(p.ip >> 16), byte(p.ip >> 8), byte(p.ip)})
+		}
+	}
+	return ip{}
 }
 
 // reserved reports whether an address can only be a Service's.

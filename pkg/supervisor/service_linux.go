@@ -13,9 +13,9 @@ import (
 func (l *listener) connectService(n *request, sock int, t target) error {
 	protocol, ok := protocolOf(sock)
 	if !ok {
-		return errProceed
+		return l.withoutRoute(t)
 	}
-	c, ok := l.s.routes.choose(socketAddress{protocol, t.addr.as4(), t.port}, l.own.as4(), l.node)
+	c, ok := l.s.routes.choose(socketAddress{protocol, t.addr.as4(), t.port}, l.client(), l.node)
 	switch {
 	case ok:
 		return l.connectEndpoints(n, sock, t, &c)
@@ -25,6 +25,14 @@ func (l *listener) connectService(n *request, sock int, t target) error {
 		return unix.ECONNREFUSED
 	case l.asks(t):
 		return l.connectResolver(n, sock, t)
+	}
+	return errProceed
+}
+
+// withoutRoute refuses an address that can only be a Service's, and leaves others to the kernel.
+func (l *listener) withoutRoute(t target) error {
+	if l.s.routes.reserved(t.addr.as4()) && !l.sibling(t.addr) {
+		return unix.ECONNREFUSED
 	}
 	return errProceed
 }
@@ -62,7 +70,7 @@ func refused(sock int, to unix.Sockaddr, err error) bool {
 
 // bindOwnSource gives a connection or the packets to t the pod's address as their source, if the socket is not bound yet.
 func (l *listener) bindOwnSource(sock int, t target) {
-	if addr, ok := sockname(sock); !ok || !addr.isAny() {
+	if addr, ok := sockname(sock); !ok || !addr.isAny() || l.own.kind == noIP {
 		return
 	}
 	// The kernel then chooses the port in connect, and may share it with connections to other servers.

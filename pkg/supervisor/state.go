@@ -33,6 +33,39 @@ func (c *container) save() error {
 	return os.Rename(path+".new", path)
 }
 
+// saveRanges records the prefixes of Services' addresses; nil: no change. The next supervisor refuses these addresses before a daemon has sent it
+// the routes.
+func (s *supervisor) saveRanges(ranges []string) {
+	if ranges == nil {
+		return
+	}
+	path := s.root + "/" + wire.RangesFile
+	b, err := json.Marshal(ranges)
+	if err == nil {
+		err = os.WriteFile(path+".new", b, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		logf("addresses of Services: %v", err)
+	}
+}
+
+func (s *supervisor) loadRanges() {
+	var ranges []string
+	b, err := os.ReadFile(s.root + "/" + wire.RangesFile)
+	if err == nil {
+		err = json.Unmarshal(b, &ranges)
+	}
+	switch {
+	case err == nil:
+		s.routes.apply(&wire.Routes{Ranges: ranges})
+	case !errors.Is(err, fs.ErrNotExist):
+		logf("addresses of Services: %v", err)
+	}
+}
+
 // load reads the containers that an earlier supervisor has left below root.
 func load(root string) ([]*container, error) {
 	entries, err := os.ReadDir(root + "/" + wire.Containers)

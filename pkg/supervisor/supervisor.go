@@ -115,6 +115,7 @@ func (s *supervisor) run() error {
 	go s.reaper.run()
 	go s.probeNamespaces()
 	defer func() { <-s.namespacesProbed }() // it uses the folder, which may be removed once the lock is free
+	s.loadRanges()
 	if err := s.adopt(s.keeper.connect()); err != nil {
 		return err
 	}

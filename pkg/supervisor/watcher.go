@@ -58,6 +58,7 @@ func (s *supervisor) receiveRoutes(conn *wire.Conn) {
 		default:
 			wire.CloseFiles(files)
 			s.routes.apply(&m)
+			s.saveRanges(m.Ranges)
 		}
 	}
 }

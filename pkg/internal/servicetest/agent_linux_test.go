@@ -2,6 +2,7 @@ package servicetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,11 +27,12 @@ type agent struct {
 
 // command is what an agent does.
 type command struct {
-	Op      string // listen, dial, unconnected, echo, hold, use, hosts, time
-	What    string // for time: connect, bind, peer, transfer, name
+	Op      string // listen, dial, unconnected, echo, hold, use, hosts, messages, stream, refused, time
+	What    string // for time: connect, bind, peer, sendmsg, transfer, name; for messages: the way; for refused: the call
 	Workers int    // for time
 	Network string // tcp, udp
 	Address string
+	To      []string // for messages: the receivers
 	Count   int
 	Size    int
 }
@@ -41,6 +43,7 @@ type result struct {
 	Peer           string // the address of the server for the client
 	Direct         bool   // the server has seen the socket of the client
 	Refused        bool
+	Sent           []int // the lengths of the messages that were sent
 	Err            string
 
 	Times []time.Duration `json:",omitempty"` // of the operations, in order
@@ -48,8 +51,9 @@ type result struct {
 }
 
 const (
-	agentVariable = "MINIKCTL_SERVICE_AGENT"
-	agentPort     = "7000"
+	agentVariable   = "MINIKCTL_SERVICE_AGENT"
+	addressVariable = "MINIKCTL_SERVICE_AGENT_ADDRESS" // where the agent is found; unset: at every address
+	agentPort       = "7000"
 	// patience bounds the wait for an answer that comes at once.
 	patience = 30 * time.Second
 	// silence is the wait for a datagram that may be lost.
@@ -58,7 +62,7 @@ const (
 
 // serveAgent carries out the commands that arrive at the agent's port.
 func serveAgent(name string) error {
-	l, err := net.Listen("tcp4", "0.0.0.0:"+agentPort)
+	l, err := net.Listen("tcp4", net.JoinHostPort(cmp.Or(os.Getenv(addressVariable), "0.0.0.0"), agentPort))
 	if err != nil {
 		return err
 	}
@@ -94,6 +98,12 @@ func (a *agent) do(c command) []result {
 		return []result{failure(echo(conn, max(c.Size, 1)))}
 	case "time":
 		return []result{a.time(c)}
+	case "messages":
+		return messages(c)
+	case "stream":
+		return []result{failure(stream(c.Address))}
+	case "refused":
+		return []result{failure(refusedCall(c))}
 	}
 	var all []result
 	for range max(c.Count, 1) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,10 +34,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/network/proxy"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func TestMain(m *testing.M) {
 	runAgent()
+	enterNetwork()
 	m.Run()
 }
 
@@ -131,30 +134,43 @@ func node(pod int) string { return "node-" + strconv.Itoa(pod%2+1) }
 
 func podName(i int) string { return "pod-" + strconv.Itoa(i) }
 
-// startPod starts a pod with an agent, and records it in the API.
-func (f *fixture) startPod(i int) {
+// startAgent starts a pod with an agent, which it returns the address of.
+func (f *fixture) startAgent(spec kubelet.PodSpec, node string) (ip string) {
 	f.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		f.Fatal(err)
 	}
-	rt := f.host.Runtime(node(i))
-	pod, err := rt.StartPod(f.Context(), kubelet.PodSpec{UID: types.UID(podName(i)), Namespace: "default", Name: podName(i)})
+	spec.UID, spec.Namespace = types.UID(spec.Name), "default"
+	rt := f.host.Runtime(node)
+	pod, err := rt.StartPod(f.Context(), spec)
 	if err != nil {
 		f.Fatal(err)
+	}
+	ip = pod.IP
+	env := append([]string{agentVariable + "=" + spec.Name}, role.Inherited()...)
+	if spec.HostNetwork {
+		ip = f.hosts.Own(8).String()
+		env = append(env, addressVariable+"="+ip)
 	}
 	_, err = rt.Start(f.Context(), pod.UID, kubelet.ContainerSpec{
-		Name: "agent", Command: []string{self}, Env: append([]string{agentVariable + "=" + podName(i)}, role.Inherited()...),
-		LogPath: filepath.Join(f.root, podName(i)+".log"),
+		Name: "agent", Command: []string{self}, Env: env, LogPath: filepath.Join(f.root, spec.Name+".log"),
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.ips = append(f.ips, pod.IP)
 	f.until("the agent of a pod", func() bool {
-		_, err := ask(pod.IP, command{Op: "none"})
+		_, err := ask(ip, command{Op: "none"})
 		return err == nil
 	})
+	return ip
+}
+
+// startPod starts a pod with an agent, and records it in the API.
+func (f *fixture) startPod(i int) {
+	f.Helper()
+	ip := f.startAgent(kubelet.PodSpec{Name: podName(i)}, node(i))
+	f.ips = append(f.ips, ip)
 	obj := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: podName(i)},
 		Spec:       corev1.PodSpec{NodeName: node(i), Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
@@ -165,7 +181,7 @@ func (f *fixture) startPod(i int) {
 		f.Fatal(err)
 	}
 	obj = made.(*corev1.Pod).DeepCopy()
-	obj.Status.Phase, obj.Status.PodIP, obj.Status.PodIPs = corev1.PodRunning, pod.IP, []corev1.PodIP{{IP: pod.IP}}
+	obj.Status.Phase, obj.Status.PodIP, obj.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
 	t.Name, t.Subresource = obj.Name, "status"
 	if _, err := f.Update(f.Context(), t, obj, metav1.UpdateOptions{}); err != nil {
 		f.Fatal(err)
@@ -316,6 +332,10 @@ func (f *fixture) addRange(name, cidr string) {
 	if _, err := f.Update(f.Context(), t, now, metav1.UpdateOptions{}); err != nil {
 		f.Fatal(err)
 	}
+	f.until("the supervisor knows "+cidr, func() bool { // until then packets for it would leave the machine
+		b, err := os.ReadFile(f.root + "/runtime/" + wire.RangesFile)
+		return !f.routes || err == nil && strings.Contains(string(b), cidr)
+	})
 }
 
 // setIngress gives a Service an address at a load balancer.

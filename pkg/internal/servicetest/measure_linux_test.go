@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/internal/measured"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	servicedns "github.com/minikctl/minikctl/pkg/network/dns"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -97,6 +98,13 @@ func (a *agent) operation(c command) (do func() error, end func(), err error) {
 			err = syscall.Connect(fd, to)
 		}
 		return func() error { _, err := syscall.Getpeername(fd); return err }, func() { syscall.Close(fd) }, err
+	case "sendmsg":
+		fd, end, err := drained()
+		if err != nil {
+			return nil, none, err
+		}
+		b := make([]byte, c.Size)
+		return func() error { _, err := syscall.SendmsgN(fd, b, nil, nil, 0); return err }, end, nil
 	case "transfer":
 		conn, err := net.Dial("tcp4", c.Address)
 		if err != nil {
@@ -127,6 +135,33 @@ func (a *agent) operation(c command) (do func() error, end func(), err error) {
 	return nil, none, fmt.Errorf("unknown operation %q", c.What)
 }
 
+// drained returns a socket of a TCP connection whose other end reads all.
+func drained() (fd int, end func(), err error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return -1, nil, err
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		return -1, nil, err
+	}
+	defer conn.Close()
+	other, err := l.Accept()
+	if err != nil {
+		return -1, nil, err
+	}
+	go func() { _, _ = io.Copy(io.Discard, other) }()
+	f, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		return -1, nil, err
+	}
+	if err := syscall.SetNonblock(int(f.Fd()), false); err != nil {
+		return -1, nil, err
+	}
+	return int(f.Fd()), func() { f.Close(); other.Close() }, nil
+}
+
 // percentiles returns the median and the 99th percentile.
 func percentiles(times []time.Duration) (p50, p99 time.Duration) {
 	sorted := slices.Sorted(slices.Values(times))
@@ -139,6 +174,7 @@ func TestMeasure(t *testing.T) {
 	t.Run("with routes", func(t *testing.T) { measure(newFixture(t, ways[0])) })
 	t.Run("with the proxy", func(t *testing.T) { measure(newFixture(t, ways[1])) })
 	t.Run("outside pods", func(t *testing.T) { measureOutside(newFixture(t, ways[0])) })
+	t.Run("Services off loopback", func(t *testing.T) { measureOffLoopback(newFixture(t, ways[0])) })
 	t.Run("many Services", func(t *testing.T) { measureMany(newFixture(t, ways[0])) })
 	t.Run("names", func(t *testing.T) { measureNames(newFixture(t, ways[0])) })
 }
@@ -231,6 +267,30 @@ func measureOutside(f *fixture) {
 			}
 			out50, out99 := percentiles(r.Times)
 			f.Logf("%s, p50/p99: in a pod %s/%s, outside %s/%s", c.What, in50, in99, out50, out99)
+		}
+	}
+}
+
+// measureOffLoopback compares sendmsg on a TCP connection in a pod from before the cluster had addresses off loopback, in one from then, and
+// outside pods.
+func measureOffLoopback(f *fixture) {
+	f.addRange("off-loopback", serviceRange)
+	f.ips = append(f.ips, f.startAgent(kubelet.PodSpec{Name: "late"}, node(0)))
+	outside := &agent{}
+	for _, size := range []int{1, 16 << 10} {
+		c := command{What: "sendmsg", Address: at(f.ips[0], 8001), Count: 5000, Size: size}
+		for range repeats {
+			early50, early99 := percentiles(f.timed(0, c).Times)
+			began := processTime(f, f.supervisor())
+			late50, late99 := percentiles(f.timed(pods, c).Times)
+			took := (processTime(f, f.supervisor()) - began) / time.Duration(c.Count)
+			r := outside.time(c)
+			if r.Err != "" {
+				f.Fatal(r.Err)
+			}
+			out50, out99 := percentiles(r.Times)
+			f.Logf("sendmsg of %d bytes, p50/p99: before %s/%s, in a later pod %s/%s and %s of the supervisor, outside %s/%s",
+				size, early50, early99, late50, late99, took, out50, out99)
 		}
 	}
 }

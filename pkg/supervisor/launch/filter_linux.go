@@ -38,7 +38,9 @@ func filter(conn *wire.Conn, f wire.Filter) error {
 		return conn.Send(wire.Launched{Refused: err.Error()})
 	}
 	file := os.NewFile(uintptr(fd), "seccomp")
-	err = conn.Send(wire.Launched{Filtered: true}, file)
+	sent := make(chan error)
+	go func() { sent <- conn.Send(wire.Launched{Filtered: true}, file) }() // by another thread: the filter may hold this one's sendmsg
+	err = <-sent
 	file.Close()
 	if err != nil {
 		return err
@@ -78,12 +80,13 @@ func ret(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET |
 
 // abi is a system call ABI. A process may use all ABIs of its kernel.
 type abi struct {
-	arch                       uint32 // as in struct seccomp_data
-	setrlimit, prlimit, setsid uint32 // numbers of calls
+	arch                       uint32   // as in struct seccomp_data
+	setrlimit, prlimit, setsid uint32   // numbers of calls
+	senders                    []uint32 // the calls with addresses that packets may go to, and io_uring_setup
 }
 
 // native is the ABI of this program.
-var native = abi{arch, unix.SYS_SETRLIMIT, unix.SYS_PRLIMIT64, unix.SYS_SETSID}
+var native = abi{arch: arch, setrlimit: unix.SYS_SETRLIMIT, prlimit: unix.SYS_PRLIMIT64, setsid: unix.SYS_SETSID}
 
 // instructions returns the filter program.
 func instructions(f wire.Filter) []unix.SockFilter {
@@ -91,10 +94,16 @@ func instructions(f wire.Filter) []unix.SockFilter {
 	for _, other := range otherABIs {
 		prog = slices.Concat(prog, keepTag(other), sessionCalls(other))
 	}
-	if f == wire.SessionFilter {
+	switch f {
+	case wire.SessionFilter:
 		prog = append(prog, sessionCalls(native)...)
-	} else {
+	case wire.AddressFilter:
 		prog = append(prog, addressCalls()...)
+	default:
+		for _, other := range otherABIs {
+			prog = append(prog, refuse(other.arch, other.senders)...)
+		}
+		prog = slices.Concat(prog, refuse(arch, []uint32{unix.SYS_IO_URING_SETUP}), addressCalls(), messageCalls())
 	}
 	return append(prog, ret(unix.SECCOMP_RET_ALLOW))
 }
@@ -148,6 +157,26 @@ func addressCalls() []unix.SockFilter {
 		equal(sizeofStorage, 0, 1),               // 13: to 14 or 15
 		ret(unix.SECCOMP_RET_USER_NOTIF),         // 14
 	} // 15: what follows
+}
+
+// messageCalls returns the instructions that report sendmsg and sendmmsg to the supervisor: their addresses are in the caller's memory.
+func messageCalls() []unix.SockFilter {
+	return []unix.SockFilter{
+		load(offArch), equal(arch, 0, 4), // 0, 1: to 6
+		load(offNumber),                  // 2
+		equal(unix.SYS_SENDMSG, 1, 0),    // 3: to 5
+		equal(unix.SYS_SENDMMSG, 0, 1),   // 4: to 5 or 6
+		ret(unix.SECCOMP_RET_USER_NOTIF), // 5
+	} // 6: what follows
+}
+
+// refuse returns the instructions that refuse calls of an ABI.
+func refuse(arch uint32, calls []uint32) []unix.SockFilter {
+	prog := []unix.SockFilter{load(offArch), equal(arch, 0, uint8(len(calls)+3)), load(offNumber)}
+	for i, call := range calls {
+		prog = append(prog, equal(call, uint8(len(calls)-i), 0))
+	}
+	return append(prog, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, ret(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)))
 }
 
 // sizeofStorage is the size of struct sockaddr_storage, which some programs pass for every family.

@@ -63,7 +63,7 @@ func TestFilterSeesEveryABI(t *testing.T) {
 	const refuse, allow, report = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM), unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_USER_NOTIF
 	const locks, other, address, high = unix.RLIMIT_LOCKS, unix.RLIMIT_CORE, 0x1000, 1 << 40
 	for i, a := range append([]abi{native}, otherABIs...) {
-		for _, f := range []wire.Filter{wire.SessionFilter, wire.AddressFilter} {
+		for _, f := range []wire.Filter{wire.SessionFilter, wire.AddressFilter, wire.MessageFilter} {
 			prog := instructions(f)
 			for name, tt := range map[string]struct {
 				call
@@ -88,9 +88,37 @@ func TestFilterSeesEveryABI(t *testing.T) {
 	}
 }
 
+// TestFilterReportsMessages reports sendmsg and sendmmsg by one filter only, which refuses what would send past it.
+func TestFilterReportsMessages(t *testing.T) {
+	for _, number := range []uint32{unix.SYS_SENDMSG, unix.SYS_SENDMMSG} {
+		for f, want := range map[wire.Filter]uint32{wire.AddressFilter: unix.SECCOMP_RET_ALLOW, wire.MessageFilter: unix.SECCOMP_RET_USER_NOTIF} {
+			if got := evaluate(t, instructions(f), call{arch, number, [6]uint64{3, 0x1000}}); got != want {
+				t.Errorf("call %d, filter %v: got %#x, want %#x", number, f, got, want)
+			}
+		}
+	}
+	past := append([]abi{{arch: arch, senders: []uint32{unix.SYS_IO_URING_SETUP}}}, otherABIs...)
+	for _, a := range past {
+		for _, number := range a.senders {
+			for f, want := range map[wire.Filter]uint32{
+				wire.AddressFilter: unix.SECCOMP_RET_ALLOW, wire.MessageFilter: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM),
+			} {
+				if got := evaluate(t, instructions(f), call{a.arch, number, [6]uint64{}}); got != want {
+					t.Errorf("call %d of ABI %#x, filter %v: got %#x, want %#x", number, a.arch, f, got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestFilterReportsAddresses reports bind, connect and sendto only with the lengths of internet addresses.
 func TestFilterReportsAddresses(t *testing.T) {
-	prog := instructions(wire.AddressFilter)
+	for _, f := range []wire.Filter{wire.AddressFilter, wire.MessageFilter} {
+		t.Run(fmt.Sprint(f), func(t *testing.T) { testAddresses(t, instructions(f)) })
+	}
+}
+
+func testAddresses(t *testing.T, prog []unix.SockFilter) {
 	for _, number := range []uint32{unix.SYS_BIND, unix.SYS_CONNECT} {
 		for length, want := range map[uint64]uint32{
 			unix.SizeofSockaddrInet4: unix.SECCOMP_RET_USER_NOTIF,

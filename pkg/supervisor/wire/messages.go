@@ -246,6 +246,8 @@ const (
 	NoFilter Filter = iota
 	SessionFilter
 	AddressFilter // setsid and the calls that have the addresses of sockets
+	// MessageFilter is AddressFilter with sendmsg and sendmmsg, whose addresses no filter can see. It refuses what sends packets past it.
+	MessageFilter
 )
 
 // Launched is the reply to Launch. Without an Error, the program runs once the connection ends.
@@ -306,8 +308,9 @@ const (
 	LockFile   = "run/supervisor.lock"
 	LogFile    = "run/supervisor.log"
 	KeeperFile = "run/keeper.sock"
-	Containers = "containers" // a folder per container, named by its ID
-	StateFile  = "state.json" // in a container's folder: its Status
+	Containers = "containers"  // a folder per container, named by its ID
+	RangesFile = "ranges.json" // the prefixes of Services' addresses, for the next supervisor
+	StateFile  = "state.json"  // in a container's folder: its Status
 )
 
 // Pipes are the named pipes of a container's output in its folder: standard output and standard error.
