@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,29 @@ var (
 	persistentVolumeClaims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 	persistentVolumes      = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
 )
+
+// errNotBound is the error of a claim without a volume.
+var errNotBound = errors.New("is not bound")
+
+const (
+	// bindingTime is how long a claim may be unbound without an Event. A scheduler binds a pod once its claims name their volumes, before the
+	// controller has written their phase. Kubernetes' kubelet has the time between two looks at its volumes, 0.3s, on an idle machine.
+	bindingTime = time.Second
+	// bindingRetry is the pause between attempts in bindingTime.
+	bindingRetry = 100 * time.Millisecond
+)
+
+// isBinding reports whether a claim was found unbound for the first time less than bindingTime ago.
+func (v *podVolumes) isBinding(err error) bool {
+	if !errors.Is(err, errNotBound) {
+		return false
+	}
+	now := v.clock().Now()
+	if v.unbound.IsZero() {
+		v.unbound = now
+	}
+	return now.Sub(v.unbound) < bindingTime
+}
 
 // claimOf returns the claim of a volume and the volume that it is bound to. It reads both from the API: a kubelet may get the claims and
 // volumes of its pods, but not watch them.
@@ -38,7 +62,7 @@ func (k *Kubelet) claimOf(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 		}
 	}
 	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
-		return nil, nil, fmt.Errorf("PVC %s is not bound", key)
+		return nil, nil, fmt.Errorf("PVC %s %w", key, errNotBound)
 	}
 	if obj, err = k.client.Get(ctx, client.In(persistentVolumes, objects.Key{Name: claim.Spec.VolumeName}), metav1.GetOptions{}); err != nil {
 		return nil, nil, err

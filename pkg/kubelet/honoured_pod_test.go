@@ -1,15 +1,19 @@
 package kubelet
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +21,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // TestHonouredPodFields is TestHonouredFields for the fields that a pod has for all of its containers, and for its volumes.
@@ -215,6 +220,76 @@ func TestClaims(t *testing.T) {
 	}
 	r.metrics("/metrics", `kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="data"} `,
 		`kubelet_volume_stats_inodes_used{namespace="default",persistentvolumeclaim="p-own"} `)
+}
+
+// claimReads counts the reads of claims.
+type claimReads struct {
+	client.Client
+	count atomic.Int32
+}
+
+func (c *claimReads) Get(ctx context.Context, t client.Target, opts metav1.GetOptions) (objects.Object, error) {
+	if t.Resource == persistentVolumeClaims {
+		defer c.count.Add(1)
+	}
+	return c.Client.Get(ctx, t, opts)
+}
+
+// TestClaimIsBoundMeanwhile: a pod starts at once when its claim gets bound just after it, and only a claim that stays unbound has an Event.
+func TestClaimIsBoundMeanwhile(t *testing.T) {
+	var reads *claimReads
+	r := newRig(t, func(_ *HostConfig, c *Config) {
+		reads = &claimReads{Client: c.Client}
+		c.Client = reads
+	})
+	small := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
+	to := client.Target{Resource: persistentVolumeClaims, Namespace: "default"}
+	claim := r.create(to, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: small},
+		VolumeName: "pv", StorageClassName: new(""),
+	}}).(*corev1.PersistentVolumeClaim)
+	r.create(client.Target{Resource: persistentVolumes}, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: small, AccessModes: claim.Spec.AccessModes, ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data", UID: claim.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir()}},
+		},
+	})
+	spec := corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}}
+	r.pod("waits", spec)
+	r.until("the first attempt", func() string {
+		if reads.count.Load() == 0 {
+			return "no read of the claim"
+		}
+		return ""
+	})
+	bound := claim.DeepCopy()
+	bound.Status.Phase = corev1.ClaimBound
+	if _, err := r.api.Update(t.Context(), client.In(persistentVolumeClaims, keyOf(bound)).Sub("status"), bound, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := r.clock.Now()
+	r.until("the pod runs", func() string {
+		if got := summary(r.get("waits")); got != "Running c:running+started+ready" {
+			r.advance(10 * time.Millisecond)
+			return got
+		}
+		return ""
+	})
+	t.Logf("the pod ran after %s", r.clock.Now().Sub(began))
+	r.event("waits", "Started", "Container started")
+	const failed = `MountVolume.SetUp failed for volume "v" : PVC default/%s is not bound`
+	if r.missingEvent("waits", "FailedMount", fmt.Sprintf(failed, "data")) == "" {
+		t.Error("the pod has an Event about its claim")
+	}
+
+	stays := claim.DeepCopy()
+	stays.ObjectMeta, stays.Spec.VolumeName = metav1.ObjectMeta{Name: "stays", Namespace: "default"}, ""
+	r.create(to, stays)
+	spec.Volumes[0].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "stays"}
+	r.pod("stays", spec)
+	r.event("stays", "FailedMount", fmt.Sprintf(failed, "stays"))
 }
 
 // subject returns the subject of a token; "" without a token.

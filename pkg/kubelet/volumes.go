@@ -26,6 +26,7 @@ type podVolumes struct {
 	tokens  map[string]token   // by audience
 	written map[string]payload // by volume
 	claimed map[string]string  // the paths of the volumes of claims and images on the host, by volume
+	unbound time.Time          // the first attempt with a claim that was not bound
 }
 
 // mountRetry is the pause after a volume could not be set up, before the next attempt.
@@ -46,6 +47,9 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 		if err := v.setUp(ctx, pod, volume); err != nil {
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
+			}
+			if v.isBinding(err) {
+				return bindingRetry, nil
 			}
 			v.recordFailedMount(ctx, pod, volume, err)
 			if apierrors.IsNotFound(err) {
