@@ -116,15 +116,8 @@ func publish(dir string, files payload, own ownership) error {
 	if err := errors.Join(fill(next, files), own.apply(next)); err != nil {
 		return errors.Join(err, os.RemoveAll(next))
 	}
-	tmp := filepath.Join(dir, nextLink)
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(filepath.Base(next), tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, dataLink)); err != nil {
-		return err
+	if err := point(dir, filepath.Base(next)); err != nil {
+		return errors.Join(err, os.RemoveAll(next))
 	}
 	if err := link(dir, files); err != nil {
 		return err
@@ -133,6 +126,18 @@ func publish(dir string, files payload, own ownership) error {
 		return os.RemoveAll(filepath.Join(dir, old))
 	}
 	return nil
+}
+
+// point makes the link to the current version in dir name another one.
+func point(dir, version string) error {
+	tmp := filepath.Join(dir, nextLink)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(version, tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(dir, dataLink))
 }
 
 // fill writes the files into a new folder.

@@ -52,10 +52,7 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 				return bindingRetry, nil
 			}
 			v.recordFailedMount(ctx, pod, volume, err)
-			if apierrors.IsNotFound(err) {
-				return configRetry, nil // the object's creation also enqueues the pod
-			}
-			return mountRetry, nil
+			return retryMount(err), nil
 		}
 	}
 	if len(pod.Spec.Volumes) > 0 {
@@ -64,11 +61,21 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 	return 0, nil
 }
 
-// refresh updates the volumes of a running pod and returns the time until the next update; 0 means none.
+// retryMount returns the pause after an error of a volume, before the next attempt.
+func retryMount(err error) time.Duration {
+	if apierrors.IsNotFound(err) {
+		return configRetry // the object's creation also enqueues the pod
+	}
+	return mountRetry
+}
+
+// refresh updates the volumes of a running pod and returns the time until the next update; 0 means none. A volume that could not be updated
+// keeps its files until a later attempt.
 func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration {
 	if v.simulated() || len(pod.Spec.Volumes) == 0 {
 		return 0
 	}
+	var retry time.Duration
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if volume.EmptyDir != nil || volume.HostPath != nil || volume.Image != nil || v.claimed[volume.Name] != "" {
@@ -76,9 +83,10 @@ func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration
 		}
 		if err := v.setUp(ctx, pod, volume); err != nil && ctx.Err() == nil {
 			v.recordFailedMount(ctx, pod, volume, err)
+			retry = soonest(retry, retryMount(err))
 		}
 	}
-	return v.renewTokensIn()
+	return soonest(retry, v.renewTokensIn())
 }
 
 func (v *podVolumes) recordFailedMount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {

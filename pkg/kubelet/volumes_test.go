@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -207,6 +208,42 @@ func TestVolumes(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
 		t.Errorf("the pod was deleted, and %s is left", folder)
 	}
+}
+
+// TestVolumeIsUpdatedLater: a change that can't be written when it is made is written later, without another change.
+func TestVolumeIsUpdatedLater(t *testing.T) {
+	r := newRig(t)
+	cm := r.create(client.Target{Resource: client.ConfigMaps, Namespace: "default"}, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"a": "old"},
+	}).(*corev1.ConfigMap)
+	pod := r.pod("p", corev1.PodSpec{
+		Volumes: []corev1.Volume{{Name: "cm", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "cm"},
+		}}}},
+		Containers: []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{{Name: "cm", MountPath: "/etc/cm"}}}},
+	})
+	r.waitSummary("p", "Running c:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "c")
+	folder := spec.Mounts[0].Host
+	if err := errors.Join(os.Rename(folder, folder+".aside"), os.WriteFile(folder, nil, 0o600)); err != nil { // while a file is in its place nothing is written
+		t.Fatal(err)
+	}
+	cm = cm.DeepCopy()
+	cm.Data["a"] = "new"
+	if _, err := r.api.Update(t.Context(), client.In(client.ConfigMaps, keyOf(cm)), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.event("p", "FailedMount", `MountVolume.SetUp failed for volume "cm" : …`)
+	if err := errors.Join(os.Remove(folder), os.Rename(folder+".aside", folder)); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the new value", func() string {
+		if got := shown(folder)["a"]; got != "new" {
+			r.advance(mountRetry)
+			return got
+		}
+		return ""
+	})
 }
 
 func TestMemoryVolume(t *testing.T) {
