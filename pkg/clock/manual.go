@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -25,11 +26,14 @@ type Manual struct {
 
 	mu     sync.Mutex
 	now    time.Time
-	timers timers
+	timers timers   // all but those of beats and Watchdogs
 	last   uint64   // the sequence number of the newest timer
 	past   []moment // when the time was reached, the latest last
 	saved  func(time.Time) error
 	kept   func() error
+
+	beats, watchdogs timers
+	round            *round // of the present time, nil if something other than beats has happened
 }
 
 // moment is a cluster time and the machine time at which it was reached.
@@ -69,10 +73,13 @@ func (m *Manual) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 func (m *Manual) Next() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.timers) == 0 {
-		return time.Time{}
+	var next time.Time
+	for _, q := range []timers{m.timers, m.beats, m.watchdogs} {
+		if len(q) > 0 && (next.IsZero() || q[0].due.Before(next)) {
+			next = q[0].due
+		}
 	}
-	return m.timers[0].due
+	return next
 }
 
 // Busy describes the parts of the cluster that have something to do at the present time.
@@ -135,6 +142,9 @@ func (m *Manual) Advance(ctx context.Context, to time.Time, budget time.Duration
 // advance is Advance for the only call that moves the clock.
 func (m *Manual) advance(ctx context.Context, to time.Time, budget time.Duration) (p Progress, err error) {
 	began := m.machine.Now()
+	m.mu.Lock()
+	m.round = nil // clients may have made changes
+	m.mu.Unlock()
 	for {
 		if err := m.settle(ctx); err != nil {
 			p.Time = m.Now()
@@ -157,10 +167,7 @@ func (m *Manual) advance(ctx context.Context, to time.Time, budget time.Duration
 // step moves the time to that of the next timers, at most to limit, and fires them. It reports whether there were any.
 func (m *Manual) step(limit time.Time) (bool, error) {
 	m.mu.Lock()
-	next := limit
-	if len(m.timers) > 0 && m.timers[0].due.Before(next) {
-		next = m.timers[0].due
-	}
+	next := m.next(limit)
 	m.mu.Unlock()
 	if m.saved != nil {
 		if err := m.saved(next); err != nil {
@@ -169,9 +176,9 @@ func (m *Manual) step(limit time.Time) (bool, error) {
 	}
 	m.mu.Lock()
 	m.move(next)
-	var due []*timer
-	for len(m.timers) > 0 && !m.timers[0].due.After(m.now) {
-		due = append(due, m.pop())
+	due := m.take()
+	if len(due) > 0 {
+		m.begin(due)
 	}
 	for _, t := range due {
 		if t.work != nil {
@@ -199,15 +206,16 @@ func (m *Manual) move(to time.Time) {
 	m.past = append(m.past, moment{m.machine.Now(), to})
 }
 
-// pop removes the first timer. A ticker's next tick takes its place. The caller holds m.mu.
-func (m *Manual) pop() *timer {
-	t := m.timers[0]
+// pop removes the first timer. A ticker's next tick takes its place. The caller holds the clock's mu.
+func (h *timers) pop() *timer {
+	t := (*h)[0]
 	if t.period > 0 {
 		t.due = t.due.Add(t.period)
-		heap.Fix(&m.timers, 0)
+		heap.Fix(h, 0)
 		return t
 	}
-	heap.Pop(&m.timers)
+	heap.Pop(h)
+	t.leave()
 	return t
 }
 
@@ -228,6 +236,11 @@ func (m *Manual) settle(ctx context.Context) error {
 
 // sleep is Sleep on a Manual clock.
 func (m *Manual) sleep(ctx context.Context, d time.Duration) error {
+	return m.sleepOn(ctx, &timer{clock: m, queue: &m.timers, c: make(chan time.Time, 1)}, d)
+}
+
+// sleepOn is sleep with a timer that is not running.
+func (m *Manual) sleepOn(ctx context.Context, t *timer, d time.Duration) error {
 	work := WorkOf(ctx)
 	if work != nil && work.turn != nil {
 		if work.turn.held.Load() == nil {
@@ -236,7 +249,8 @@ func (m *Manual) sleep(ctx context.Context, d time.Duration) error {
 			defer work.turn.retake()
 		}
 	}
-	t := m.start(&timer{clock: m, c: make(chan time.Time, 1), work: work}, d)
+	t.work = work
+	m.start(t, d)
 	t.work.rest()
 	select {
 	case <-t.c:
@@ -251,11 +265,11 @@ func (m *Manual) sleep(ctx context.Context, d time.Duration) error {
 
 // NewTimer, AfterFunc and the others implement Clock.
 func (m *Manual) NewTimer(d time.Duration) Timer {
-	return m.start(&timer{clock: m, c: make(chan time.Time, 1)}, d)
+	return m.start(&timer{clock: m, queue: &m.timers, c: make(chan time.Time, 1)}, d)
 }
 
 func (m *Manual) AfterFunc(d time.Duration, f func()) Timer {
-	return m.start(&timer{clock: m, f: f}, d)
+	return m.start(&timer{clock: m, queue: &m.timers, f: f}, d)
 }
 
 func (m *Manual) After(d time.Duration) <-chan time.Time { return m.NewTimer(d).C() }
@@ -265,23 +279,24 @@ func (m *Manual) Sleep(d time.Duration) { <-m.After(d) }
 func (m *Manual) Tick(d time.Duration) <-chan time.Time { return m.NewTicker(d).C() }
 
 func (m *Manual) NewTicker(d time.Duration) clock.Ticker {
-	return ticker{m.start(&timer{clock: m, c: make(chan time.Time, 1), period: d}, d)}
+	return ticker{m.start(&timer{clock: m, queue: &m.timers, c: make(chan time.Time, 1), period: d}, d)}
 }
 
 // start adds a timer, or fires it if it is due already.
 func (m *Manual) start(t *timer, d time.Duration) *timer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.schedule(t, d)
+	m.schedule(t, d, false)
 	return t
 }
 
-// schedule is start for a caller that holds m.mu.
-func (m *Manual) schedule(t *timer, d time.Duration) {
+// schedule is start for a caller that holds m.mu. waiting reports whether the timer was waiting before.
+func (m *Manual) schedule(t *timer, d time.Duration, waiting bool) {
 	m.last++
 	t.seq, t.due = m.last, m.now.Add(max(d, 0))
 	if d > 0 {
-		heap.Push(&m.timers, t)
+		m.join(t, waiting)
+		heap.Push(t.queue, t)
 		return
 	}
 	m.activity.add(1)
@@ -299,10 +314,15 @@ type timer struct {
 	f      func()
 	work   *Work         // of the goroutine that sleeps
 	period time.Duration // of a ticker
+	queue  *timers       // of the clock
+
+	every   time.Duration // of a beat
+	repeats bool          // the goroutine of a beat repeats itself
 
 	due   time.Time // guarded by clock.mu, as the others below
 	seq   uint64    // orders timers of the same time
-	index int       // in clock.timers plus one; 0: it is not waiting
+	index int       // in queue plus one; 0: it is not waiting
+	round *round    // of a beat, or the one in which a Watchdog was reset
 }
 
 func (t *timer) fire(now time.Time) {
@@ -330,7 +350,8 @@ func (t *timer) stop() bool {
 	if t.index == 0 {
 		return false
 	}
-	heap.Remove(&t.clock.timers, t.index-1)
+	heap.Remove(t.queue, t.index-1)
+	t.leave()
 	return true
 }
 
@@ -339,7 +360,7 @@ func (t *timer) Reset(d time.Duration) bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
 	waiting := t.stop()
-	t.clock.schedule(t, d)
+	t.clock.schedule(t, d, waiting)
 	return waiting
 }
 
@@ -353,12 +374,10 @@ type timers []*timer
 
 func (h timers) Len() int { return len(h) }
 
-func (h timers) Less(i, j int) bool {
-	if h[i].due.Equal(h[j].due) {
-		return h[i].seq < h[j].seq
-	}
-	return h[i].due.Before(h[j].due)
-}
+func (h timers) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+
+// compare orders timers by their times, and those of the same time as they were started.
+func (t *timer) compare(o *timer) int { return cmp.Or(t.due.Compare(o.due), cmp.Compare(t.seq, o.seq)) }
 
 func (h timers) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
