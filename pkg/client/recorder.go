@@ -144,26 +144,25 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return r.runInTurns(r.starting(ctx))
 	}
 	due := make(chan struct{}, 1)
-	later := func() clock.Timer {
-		return r.clock.AfterFunc(seriesLength, func() {
-			r.work.Add(1)
-			due <- struct{}{}
-		})
-	}
-	tick := later()
-	defer func() { tick.Stop() }()
+	tick := r.newSeriesTick(func() {
+		r.work.Add(1)
+		due <- struct{}{}
+	})
+	defer tick.stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-due:
 			r.finishSeries(ctx)
-			tick = later() // a fake clock can't reset the timer of a function
+			tick.timer = nil
+			tick.start()
 			r.work.Add(-1)
 		case <-r.queue.ready:
 			p := r.queue.take()
 			began := r.machine.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
+			tick.start() // as long as the event counts
 			r.work.Add(-1)
 			if clock.Sleep(ctx, r.machine, min(r.machine.Since(began), maxPause)) != nil {
 				return nil
@@ -177,14 +176,11 @@ func (r *Recorder) runInTurns(ctx context.Context) error {
 	ctx, work := clock.Begin(ctx, r.clock, "events of "+r.component)
 	defer work.End()
 	var due atomic.Bool
-	later := func() clock.Timer {
-		return r.clock.AfterFunc(seriesLength, func() {
-			due.Store(true)
-			r.queue.signal()
-		})
-	}
-	tick := later()
-	defer func() { tick.Stop() }()
+	tick := r.newSeriesTick(func() {
+		due.Store(true)
+		r.queue.signal()
+	})
+	defer tick.stop()
 	pending := func() bool { return due.Load() || r.queue.len() > 0 }
 	for ctx.Err() == nil {
 		if !pending() {
@@ -199,12 +195,13 @@ func (r *Recorder) runInTurns(ctx context.Context) error {
 		turn, end := clock.TakeTurn(ctx, r.clock, clock.Rank{Part: "events of " + r.component, Key: r.instance})
 		if due.Swap(false) {
 			r.finishSeries(turn)
-			tick = later()
+			tick.timer = nil
 		}
 		for range r.queue.len() {
 			p := r.queue.take()
 			r.record(trace.With(turn, p.report.Causes...), p)
 		}
+		tick.start()
 		end()
 	}
 	return nil

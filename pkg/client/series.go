@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // actions is the resource events in the group events.k8s.io.
@@ -101,5 +103,31 @@ func (r *Recorder) finishSeries(ctx context.Context) {
 			r.patchSeries(ctx, ev)
 			delete(r.series, keyOfSeries(ev))
 		}
+	}
+}
+
+// seriesTick calls a function at each seriesLength while there are series.
+type seriesTick struct {
+	recorder *Recorder
+	since    time.Time
+	due      func()
+	timer    clock.Timer // nil: it does not run
+}
+
+func (r *Recorder) newSeriesTick(due func()) *seriesTick {
+	return &seriesTick{recorder: r, since: r.clock.Now(), due: due}
+}
+
+// start has the function called at the next tick, unless there are no series. Afterwards the caller sets timer to nil, since a fake clock
+// can't reset the timer of a function.
+func (t *seriesTick) start() {
+	if t.timer == nil && len(t.recorder.series) > 0 {
+		t.timer = t.recorder.clock.AfterFunc(seriesLength-t.recorder.clock.Since(t.since)%seriesLength, t.due)
+	}
+}
+
+func (t *seriesTick) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
 	}
 }
