@@ -103,6 +103,7 @@ type Scheduler struct {
 	memo    *memo
 	watches map[framework.EventResource]int // of resources whose events plugins registered for
 	binding map[string]*queuedPodInfo       // pods with a node whose binding is under way, by UID
+	flushed time.Time                       // when flush was last due
 }
 
 // maxAPICalls bounds the API calls in progress; the loop waits while the number is reached.
@@ -198,7 +199,7 @@ func (s *Scheduler) stopPlugins(ctx context.Context) {
 
 // loop applies the notes of the inbox and schedules the next pod, and waits when there is neither.
 func (s *Scheduler) loop(ctx context.Context, work *clock.Work) {
-	defer s.flushLater(ctx)()
+	s.flushed = s.clock.Now()
 	s.watchEvents(ctx)
 	for ctx.Err() == nil {
 		if s.step(ctx) {
@@ -214,6 +215,7 @@ func (s *Scheduler) step(ctx context.Context) bool {
 	defer end()
 	began := s.machine.Now()
 	s.drainInbox(ctx)
+	s.flush(ctx)
 	p := s.queue.pop(ctx, s.clock.Now())
 	if p != nil {
 		s.attempt(ctx, p, began)
@@ -221,25 +223,35 @@ func (s *Scheduler) step(ctx context.Context) bool {
 	return p != nil
 }
 
-// flushLater flushes the unschedulable pods at each flushEvery until the returned function is called.
-func (s *Scheduler) flushLater(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ctx, work := clock.Begin(ctx, s.clock, "flush of unschedulable pods")
-	s.work.Go(func() {
-		defer work.End()
-		for clock.Sleep(ctx, s.clock, flushEvery) == nil {
-			s.post(func(ctx context.Context) {
-				s.queue.flushUnschedulable(ctx, s.clock.Now())
-				s.watchEvents(ctx)
-			})
-		}
-	})
-	return cancel
+// flush retries pods that have been unschedulable for too long, and resources that could not be watched, at each flushEvery.
+func (s *Scheduler) flush(ctx context.Context) {
+	now := s.clock.Now()
+	if late := now.Sub(s.flushed); late >= flushEvery {
+		s.flushed = s.flushed.Add(late.Truncate(flushEvery))
+		s.queue.flushUnschedulable(ctx, now)
+		s.watchEvents(ctx)
+	}
 }
 
-// idle waits for a note or the end of a backoff.
+// nextFlush returns the time of the next flush, zero if there is nothing to retry.
+func (s *Scheduler) nextFlush() time.Time {
+	refused := false
+	for _, state := range s.watches {
+		refused = refused || state == watchRefused
+	}
+	if !refused && len(s.queue.unschedulable) == 0 {
+		return time.Time{}
+	}
+	return s.flushed.Add(flushEvery)
+}
+
+// idle waits for a note, the end of a backoff or a flush.
 func (s *Scheduler) idle(ctx context.Context, work *clock.Work) {
-	if next := s.queue.next(); !next.IsZero() {
+	next := s.queue.next()
+	if flush := s.nextFlush(); next.IsZero() || !flush.IsZero() && flush.Before(next) {
+		next = flush
+	}
+	if !next.IsZero() {
 		t := s.clock.AfterFunc(next.Sub(s.clock.Now()), func() { s.post(func(context.Context) {}) })
 		defer t.Stop()
 	}
