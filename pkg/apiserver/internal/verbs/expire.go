@@ -30,7 +30,7 @@ const (
 // events removes old Events: those that have not changed for eventTTL, and the oldest beyond a number of bytes.
 type events struct {
 	engine  *Engine
-	first   store.Revision // the head at the start: the times of earlier revisions are unknown
+	first   store.Revision // the times of revisions up to this one are unknown: it is the head at the start, or after a pause; 0: during one
 	reached []reachedAt    // the newest revision at each check, oldest first
 	limit   int64          // bytes
 	mu      sync.Mutex     // guards reached
@@ -57,13 +57,25 @@ func (e *Engine) expireEvents(ctx context.Context) {
 	})
 	timed, work := clock.Begin(ctx, e.config.Clock, "expiry of Events")
 	defer work.End()
-	for clock.Sleep(timed, e.config.Clock, expireInterval) == nil {
+	for pause := expireInterval; clock.Sleep(timed, e.config.Clock, pause) == nil; pause = ev.pause() {
 		if t := e.events(); t != nil {
 			turn, end := clock.TakeTurn(timed, e.config.Clock, clock.Rank{Part: "expiry of Events"})
 			ev.expireAndLog(turn, t)
 			end()
 		}
 	}
+}
+
+// pause returns the time until the next check. Without Events none can expire before the TTL. Those that are written until then have unknown
+// times, as those before the start.
+func (ev *events) pause() time.Duration {
+	if t := ev.engine.events(); t != nil && t.Count() > 0 {
+		return expireInterval
+	}
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	ev.reached, ev.first = nil, 0
+	return eventTTL
 }
 
 // events returns the table of the Events, nil before it is served.
@@ -92,6 +104,9 @@ func (ev *events) expire(ctx context.Context, t *table) (int, error) {
 		return 0, err
 	}
 	now := ev.engine.config.Clock.Now()
+	if ev.first == 0 {
+		ev.first = ev.engine.cache.Revision()
+	}
 	limit, before := now.Add(-eventTTL), ev.recordRevision(now)
 	slices.SortFunc(items, func(a, b *cache.Item) int { return cmp.Compare(a.Revision, b.Revision) })
 	excess := t.Bytes() - ev.limit
