@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,14 +34,16 @@ func (h *Host) heartbeat(ctx context.Context) {
 	ctx, work := clock.Begin(ctx, h.Clock, "heartbeat of the nodes")
 	defer work.End()
 	posted := h.Clock.Now()
-	for clock.Sleep(ctx, h.Clock, renewInterval) == nil {
+	beat := clock.NewBeat(h.Clock, renewInterval)
+	onlyRenewed := false
+	for beat.Sleep(ctx, onlyRenewed) == nil {
 		post := h.Clock.Since(posted) >= postInterval
 		if post {
 			posted = h.Clock.Now()
 		}
 		turn, end := clock.TakeTurn(ctx, h.Clock, h.rank("heartbeat of the nodes"))
-		h.renewAll(turn, post)
-		h.reassert()
+		onlyRenewed = h.renewAll(turn, post)
+		onlyRenewed = !h.reassert() && onlyRenewed
 		end()
 	}
 }
@@ -54,25 +57,31 @@ func (h *Host) rank(part string) clock.Rank {
 	return r
 }
 
-func (h *Host) renewAll(ctx context.Context, post bool) {
+// renewAll renews the Leases, and posts the statuses of all nodes or of those whose status differs. It reports whether it has only renewed
+// Leases, without an error.
+func (h *Host) renewAll(ctx context.Context, post bool) (onlyRenewed bool) {
 	var wg sync.WaitGroup
+	var others atomic.Bool
 	limit := make(chan struct{}, clock.AtOnce(ctx, maxRenewals))
 	for _, k := range h.allKubelets() {
 		limit <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-limit }()
 			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
+				others.Store(true)
 				slog.WarnContext(ctx, "cannot renew lease", "node", k.Name, "err", err)
 			}
 			if !post && !k.readyDiffers() {
 				return
 			}
+			others.Store(true)
 			if err := k.repost(ctx); err != nil && ctx.Err() == nil {
 				slog.WarnContext(ctx, "cannot post node status", "node", k.Name, "err", err)
 			}
 		})
 	}
 	wg.Wait()
+	return !others.Load()
 }
 
 // repost writes the node's status. It registers a deleted node again, unless the node leaves the cluster.

@@ -27,8 +27,8 @@ func (h *Host) observeStatus(pod *corev1.Pod, revision uint64) {
 }
 
 // reassert writes the kubelet's conditions again after other clients have overwritten them. If the overwriting status
-// was an older one of the kubelet itself, the conditions are equal by now.
-func (h *Host) reassert() {
+// was an older one of the kubelet itself, the conditions are equal by now. It reports whether it has requested a write.
+func (h *Host) reassert() (again bool) {
 	h.mu.Lock()
 	overwritten := h.overwritten
 	h.overwritten = map[objects.Key]uint64{}
@@ -50,8 +50,10 @@ func (h *Host) reassert() {
 		}
 		if status, w := h.generatedStatus(pod); status != nil && !sameConditions(pod.Status.Conditions, status.Conditions) {
 			h.repostStatus(key, &statusUpdate{worker: w, status: *status, report: trace.Report{Causes: []uint64{revision}}})
+			again = true
 		}
 	}
+	return again
 }
 
 // generatedStatus returns the last status that a pod's worker has generated; nil before the first one and after the

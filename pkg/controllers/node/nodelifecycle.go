@@ -33,6 +33,8 @@ type nodeLifecycle struct {
 	mu         sync.Mutex
 	heartbeats map[string]heartbeat // by node
 	unmarked   map[string]bool      // nodes that became unreachable and whose pods are not all marked yet
+	watchdogs  map[string]*clock.Watchdog
+	enqueue    reconcile.Enqueue // nil until the loop runs
 }
 
 // zonesKey is the key of the pass over all zones. Keys of nodes have a name, keys of pods a namespace, too.
@@ -41,7 +43,8 @@ var zonesKey = objects.Key{}
 // heartbeat is the last change of a node's lease or of its condition Ready, by the controller's clock.
 type heartbeat struct {
 	at      time.Time
-	suspect bool // past the grace period at the last check
+	suspect bool          // past the grace period at the last check
+	grace   time.Duration // of the last check; 0: there was none
 }
 
 // NodeLifecycle sets the conditions of nodes without heartbeats to Unknown, marks their pods as not ready, and keeps the taints
@@ -51,7 +54,7 @@ func NodeLifecycle(env controller.Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock, config: env.NodeLifecycle,
 		nodes: env.Caches.Nodes(), pods: env.Caches.Pods(),
 		zones: newZones(env.NodeLifecycle), notReadySince: map[string]time.Time{},
-		heartbeats: map[string]heartbeat{}, unmarked: map[string]bool{},
+		heartbeats: map[string]heartbeat{}, unmarked: map[string]bool{}, watchdogs: map[string]*clock.Watchdog{},
 	}
 	leases := client.CacheOf[*coordinationv1.Lease](env.Caches, client.Leases)
 	leases.Subscribe(r.renewed)
@@ -75,7 +78,11 @@ func (r *nodeLifecycle) renewed(ch client.Change[*coordinationv1.Lease]) {
 }
 
 // follow subscribes to nodes. It comes before the source that enqueues them, so that a heartbeat is recorded first.
-func (r *nodeLifecycle) follow(ctx context.Context, _ reconcile.Enqueue) {
+func (r *nodeLifecycle) follow(ctx context.Context, enqueue reconcile.Enqueue) {
+	r.mu.Lock()
+	r.enqueue = enqueue
+	r.mu.Unlock()
+	context.AfterFunc(ctx, r.stopWatchdogs)
 	r.nodes.Subscribe(func(ch client.Change[*corev1.Node]) { r.reported(ctx, ch) })
 }
 
@@ -84,6 +91,8 @@ func (r *nodeLifecycle) reported(ctx context.Context, ch client.Change[*corev1.N
 		r.mu.Lock()
 		delete(r.heartbeats, ch.Old.Name)
 		delete(r.unmarked, ch.Old.Name)
+		r.checkAfter(ch.Old.Name, 0)
+		delete(r.watchdogs, ch.Old.Name)
 		r.mu.Unlock()
 		r.events.Event(ctx, ch.Old, corev1.EventTypeNormal, "RemovingNode",
 			fmt.Sprintf("Node %s event: Removing Node %s from Controller", ch.Old.Name, ch.Old.Name))
@@ -118,8 +127,38 @@ func nodeCondition(n *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCo
 func (r *nodeLifecycle) recordHeartbeat(node string) {
 	now := r.clock.Now()
 	r.mu.Lock()
-	r.heartbeats[node] = heartbeat{at: now}
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	h := heartbeat{at: now, grace: r.heartbeats[node].grace}
+	r.heartbeats[node] = h
+	if h.grace > 0 {
+		r.checkAfter(node, h.grace)
+	}
+}
+
+// checkAfter has a node checked after d, or not before the next heartbeat if d is 0. The caller holds mu.
+func (r *nodeLifecycle) checkAfter(node string, d time.Duration) {
+	w := r.watchdogs[node]
+	switch {
+	case d > 0 && r.enqueue != nil:
+		if w == nil {
+			enqueue := r.enqueue
+			w = clock.NewWatchdog(r.clock, func() { enqueue(objects.Key{Name: node}, 0) })
+			r.watchdogs[node] = w
+		}
+		w.Reset(d)
+	case w != nil:
+		w.Stop()
+	}
+}
+
+// stopWatchdogs is called when the loop ends.
+func (r *nodeLifecycle) stopWatchdogs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.enqueue = nil
+	for node := range r.watchdogs {
+		r.checkAfter(node, 0)
+	}
 }
 
 func (r *nodeLifecycle) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
@@ -133,7 +172,10 @@ func (r *nodeLifecycle) reconcile(ctx context.Context, key objects.Key) (time.Du
 	if !ok {
 		return 0, nil
 	}
+	r.mu.Lock()
 	unreachable, again := r.checkHeartbeat(node)
+	r.checkAfter(node.Name, again)
+	r.mu.Unlock()
 	if unreachable {
 		var err error
 		if node, err = r.setUnknown(ctx, node); err != nil {
@@ -144,7 +186,7 @@ func (r *nodeLifecycle) reconcile(ctx context.Context, key objects.Key) (time.Du
 	if node, ok = r.nodes.Get(key); ok {
 		err = errors.Join(err, r.copyLabels(ctx, node))
 	}
-	return again, err
+	return 0, err
 }
 
 // setUnknown sets the conditions of an unreachable node to Unknown, and returns the node as written.
@@ -171,19 +213,18 @@ func (r *nodeLifecycle) setUnknown(ctx context.Context, node *corev1.Node) (*cor
 	return written, nil
 }
 
-// checkHeartbeat reports whether a node is unreachable, and when to check again. A node past its grace period is checked a second
-// time, because all heartbeats are old when a machine wakes up from sleep.
+// checkHeartbeat reports whether a node is unreachable, and when to check again, 0 for not before its next heartbeat. A node past its grace
+// period is checked a second time, because all heartbeats are old when a machine wakes up from sleep. The caller holds mu.
 func (r *nodeLifecycle) checkHeartbeat(node *corev1.Node) (unreachable bool, again time.Duration) {
 	grace := r.config.MonitorGracePeriod
 	if nodeCondition(node, corev1.NodeReady) == nil {
 		grace = r.config.StartupGracePeriod
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	h, ok := r.heartbeats[node.Name]
 	if !ok {
 		h.at = r.clock.Now()
 	}
+	h.grace = grace
 	left := h.at.Add(grace).Sub(r.clock.Now())
 	switch {
 	case left > 0:
