@@ -98,15 +98,20 @@ func (w *podWorker) matchesNodeAffinity(ctx context.Context, pod *corev1.Pod) bo
 // insufficientResource returns the rejection by the first resource of which the node has too little, nil if it has room.
 func (w *podWorker) insufficientResource(pod *corev1.Pod, node *corev1.Node) *podEnd {
 	wanted := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
-	used, pods := w.inUse(pod)
-	if room := node.Status.Allocatable[corev1.ResourcePods]; int64(pods)+1 > room.Value() {
-		return outOf(corev1.ResourcePods, 1, int64(pods), room.Value())
+	others := w.admittedPods(pod)
+	if room := node.Status.Allocatable[corev1.ResourcePods]; int64(len(others))+1 > room.Value() {
+		return outOf(corev1.ResourcePods, 1, int64(len(others)), room.Value())
 	}
+	maps.DeleteFunc(wanted, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	if len(wanted) == 0 {
+		return nil // the sum of the others, which takes time, does not matter
+	}
+	used := inUse(others)
 	for _, name := range slices.SortedFunc(maps.Keys(wanted), cmp.Compare[corev1.ResourceName]) {
 		want, has, room := wanted[name], used[name], node.Status.Allocatable[name]
 		sum := want.DeepCopy()
 		sum.Add(has)
-		if !want.IsZero() && sum.Cmp(room) > 0 {
+		if sum.Cmp(room) > 0 {
 			return outOf(name, amount(name, want), amount(name, has), amount(name, room))
 		}
 	}
@@ -158,15 +163,15 @@ func (w *podWorker) admittedPods(pod *corev1.Pod) []*corev1.Pod {
 	return out
 }
 
-// inUse returns the sum of the requests of the node's other admitted pods, and their number.
-func (w *podWorker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
-	sum, pods := corev1.ResourceList{}, w.admittedPods(pod)
-	for _, other := range pods {
-		for name, q := range podresources.PodRequests(other, podresources.PodResourcesOptions{}) {
+// inUse returns the sum of the requests of pods.
+func inUse(pods []*corev1.Pod) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range pods {
+		for name, q := range podresources.PodRequests(pod, podresources.PodResourcesOptions{}) {
 			total := sum[name]
 			total.Add(q)
 			sum[name] = total
 		}
 	}
-	return sum, len(pods)
+	return sum
 }

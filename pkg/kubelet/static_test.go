@@ -232,7 +232,7 @@ func TestStaticPodCounts(t *testing.T) {
 	r, _ := staticRig(t)
 	r.waitSummary("web-n1", "Running c:running+started+ready")
 	w := newPodWorker(r.kubelet, keyOf(r.get("web-n1")), "other")
-	if _, pods := w.inUse(&corev1.Pod{}); pods != 1 {
+	if pods := len(w.admittedPods(&corev1.Pod{})); pods != 1 {
 		t.Errorf("%d pods are in use", pods)
 	}
 	if got, err := r.api.List(t.Context(), client.Target{Resource: client.Pods}, metav1.ListOptions{}); err != nil || len(got.Items) != 1 {
