@@ -119,7 +119,7 @@ func (b *binder) createBatch(batch []*pendingBinding) (map[int]error, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), batchTime)
 	defer cancel()
-	obj, err := b.client.Create(trace.With(ctx), client.Target{Resource: minikctl.BindingBatches}, in, metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore})
+	obj, err := b.client.Create(trace.With(ctx), client.Target{Resource: minikctl.BindingBatches}, in, metav1.CreateOptions{})
 	if err != nil {
 		b.refused.Store(unserved(err))
 		return nil, err

@@ -119,8 +119,7 @@ func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
 	for _, namespace := range slices.Sorted(maps.Keys(batches)) {
 		batch := batches[namespace]
 		to := client.Target{Resource: minikctl.Decisions, Namespace: namespace}
-		opts := metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore} // it takes half of the time to decode them
-		if _, err := r.client.Create(ctx, to, batch, opts); err != nil && ctx.Err() == nil {
+		if _, err := r.client.Create(ctx, to, batch, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
 			r.dropped.Add(uint64(len(batch.Items)))
 			slog.DebugContext(ctx, "decisions not reported", "err", err, "count", len(batch.Items))
 		}

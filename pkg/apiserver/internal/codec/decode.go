@@ -310,6 +310,26 @@ func (b Body) hasKind(gvk schema.GroupVersionKind) bool {
 	if err != nil {
 		return false
 	}
+	if kind, ok := leadingKind(data); ok {
+		return kind == gvk.Kind // what decodes the body refuses another apiVersion, and another kind that follows
+	}
 	actual, err := interpret(data)
 	return err == nil && actual == gvk
 }
+
+// leadingKind returns the kind of a body that begins with it, as that of a component does. To find the kind of another one takes a tenth of
+// the time of its decoding.
+func leadingKind(data []byte) (kind string, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"kind":"`))
+	if !ok {
+		return "", false
+	}
+	end := bytes.IndexAny(rest[:min(len(rest), maxKind)], "\"\\")
+	if end < 0 || rest[end] != '"' {
+		return "", false
+	}
+	return string(rest[:end]), true
+}
+
+// maxKind bounds the kinds that leadingKind finds.
+const maxKind = 64
