@@ -18,7 +18,7 @@ type KubeletConfig struct {
 	// API shows their mirrors, called NAME-NODE. The files may change at any time. Default: none.
 	StaticPodPath string `json:"staticPodPath,omitempty"`
 	// ShutdownGracePeriod is how long the pods of the nodes may take to end when "minikctl down" shuts the nodes down, for example 30s.
-	// The pods are Failed then, and only controllers replace them at the next start. Default 0: pods get SIGTERM and five seconds,
+	// Pods whose containers exit with 0 are Succeeded then, and others Failed, and only controllers replace them at the next start. Default 0: pods get SIGTERM and five seconds,
 	// and are started again at the next start.
 	ShutdownGracePeriod metav1.Duration `json:"shutdownGracePeriod,omitzero"`
 	// ShutdownGracePeriodCriticalPods is the part of shutdownGracePeriod that is for critical pods, which end after the others. Default 0.

@@ -51,6 +51,26 @@ func TestGroupByPriority(t *testing.T) {
 	}
 }
 
+// TestShutdownOfPodThatEndsWell: a pod whose containers exit with 0 has succeeded, and so has no reason of a failure.
+func TestShutdownOfPodThatEndsWell(t *testing.T) {
+	r := newRig(t)
+	r.runtime.mu.Lock()
+	r.runtime.exitsZero = true
+	r.runtime.mu.Unlock()
+	r.pod("p", corev1.PodSpec{})
+	r.waitSummary("p", "Running c:running+started+ready")
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	r.host.Shutdown(ctx, []PriorityGrace{{Period: 20 * time.Second}})
+	pod := r.waitSummary("p", "Succeeded c:Completed=0")
+	if pod.Status.Message != "" {
+		t.Errorf("message %q", pod.Status.Message)
+	}
+	if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget && c.Status == "True" }) {
+		t.Errorf("conditions %+v", pod.Status.Conditions)
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"low", "high"} {

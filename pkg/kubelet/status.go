@@ -161,10 +161,10 @@ func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 // stays.
 func (in *statusInput) applyEnd(s *corev1.PodStatus) {
 	if e := in.end; e != nil && e.phase != "" && (in.lifecycle.stopped || !in.admitted) {
-		s.Reason, s.Message = e.reason, e.message
-		if s.Phase != corev1.PodSucceeded || !e.disruption {
-			s.Phase = e.phase
+		if s.Phase == corev1.PodSucceeded && e.disruption {
+			return // the containers have used their time to end well
 		}
+		s.Phase, s.Reason, s.Message = e.phase, e.reason, e.message
 		return
 	}
 	for _, before := range []corev1.PodStatus{in.pod.Status, in.old} {
