@@ -122,6 +122,7 @@ func (s *supervisor) follow(c *container, child *child, out *pipes) {
 	s.mu.Lock()
 	c.logs = logs
 	c.status.Started = time.Now()
+	c.status.AllDatagrams = child.launch.Filter == wire.MessageFilter && child.refused == ""
 	if child.refused != "" {
 		c.status.Message = "own address refused: " + child.refused
 	}

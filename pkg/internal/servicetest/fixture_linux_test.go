@@ -21,7 +21,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/minikctl/minikctl/pkg/apiserver"
@@ -134,14 +133,24 @@ func node(pod int) string { return "node-" + strconv.Itoa(pod%2+1) }
 
 func podName(i int) string { return "pod-" + strconv.Itoa(i) }
 
-// startAgent starts a pod with an agent, which it returns the address of.
+// startAgent starts a pod with an agent, which it returns the address of, and records it in the API.
 func (f *fixture) startAgent(spec kubelet.PodSpec, node string) (ip string) {
 	f.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		f.Fatal(err)
 	}
-	spec.UID, spec.Namespace = types.UID(spec.Name), "default"
+	obj := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: spec.Name},
+		Spec:       corev1.PodSpec{NodeName: node, HostNetwork: spec.HostNetwork, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
+	}
+	t := client.Target{Resource: client.Pods, Namespace: "default"}
+	made, err := f.Create(f.Context(), t, obj, metav1.CreateOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	obj = made.(*corev1.Pod).DeepCopy()
+	spec.UID, spec.Namespace = obj.UID, obj.Namespace
 	rt := f.host.Runtime(node)
 	pod, err := rt.StartPod(f.Context(), spec)
 	if err != nil {
@@ -163,29 +172,17 @@ func (f *fixture) startAgent(spec kubelet.PodSpec, node string) (ip string) {
 		_, err := ask(ip, command{Op: "none"})
 		return err == nil
 	})
-	return ip
-}
-
-// startPod starts a pod with an agent, and records it in the API.
-func (f *fixture) startPod(i int) {
-	f.Helper()
-	ip := f.startAgent(kubelet.PodSpec{Name: podName(i)}, node(i))
-	f.ips = append(f.ips, ip)
-	obj := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: podName(i)},
-		Spec:       corev1.PodSpec{NodeName: node(i), Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
-	}
-	t := client.Target{Resource: client.Pods, Namespace: "default"}
-	made, err := f.Create(f.Context(), t, obj, metav1.CreateOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	obj = made.(*corev1.Pod).DeepCopy()
 	obj.Status.Phase, obj.Status.PodIP, obj.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
 	t.Name, t.Subresource = obj.Name, "status"
 	if _, err := f.Update(f.Context(), t, obj, metav1.UpdateOptions{}); err != nil {
 		f.Fatal(err)
 	}
+	return ip
+}
+
+func (f *fixture) startPod(i int) {
+	f.Helper()
+	f.ips = append(f.ips, f.startAgent(kubelet.PodSpec{Name: podName(i)}, node(i)))
 }
 
 func (f *fixture) startProxy() {

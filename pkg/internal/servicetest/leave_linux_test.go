@@ -13,10 +13,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/internal/confined"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // networkVariable selects what the process of the test becomes: "root" and the like in a network of its own, "entered" after that.
@@ -111,6 +114,20 @@ func enter(as string) error {
 	return syscall.Exec(os.Args[0], os.Args, os.Environ())
 }
 
+// hasEvent reports whether an object has an Event with a reason.
+func (f *fixture) hasEvent(name, reason string) bool {
+	f.Helper()
+	t := client.Target{Resource: client.Events, Namespace: "default"}
+	list, err := f.List(f.Context(), t, metav1.ListOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return slices.ContainsFunc(list.Items, func(obj objects.Object) bool {
+		e, ok := obj.(*corev1.Event)
+		return ok && e.InvolvedObject.Name == name && e.Reason == reason
+	})
+}
+
 // left returns how many packets have left.
 func (f *fixture) left() int {
 	f.Helper()
@@ -137,6 +154,9 @@ func TestOffLoopback(t *testing.T) {
 	}
 	f := newFixture(t, ways[0])
 	f.addRange("off-loopback", serviceRange)
+	for i := range pods {
+		f.until("the Event of a pod that is older than the range", func() bool { return f.hasEvent(podName(i), "RestartNeeded") })
+	}
 	const ip = "203.0.113.10"
 	svc := f.service(func(s *corev1.ServiceSpec) { s.ClusterIP = ip },
 		named("t", tcp(8080)), named("u", udp(8080)), named("low", corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 443, TargetPort: intstr.FromInt32(441)}))
@@ -163,16 +183,45 @@ func TestOffLoopback(t *testing.T) {
 				c.answers("sendmsg", []string{at(onLoopback.Spec.ClusterIP, 443)}, podName(2))
 				c.answers("sendmmsg", []string{at(onLoopback.Spec.ClusterIP, 443)}, podName(2))
 			}
+			if one.hasEvent(pod.Name, "RestartNeeded") {
+				t.Error("a pod that is younger than the range has an Event")
+			}
 			if n := one.left(); n != 0 {
 				t.Errorf("%d packets have left", n)
 			}
 		})
 	}
+	t.Run("without a daemon", func(t *testing.T) {
+		one := *f
+		one.T = t
+		one.restartSupervisor(func() {
+			if r := one.dial(1, "tcp", at(ip, 8080)); !r.Refused { // no route has been sent
+				t.Errorf("got %+v, want a refusal", r)
+			}
+		})
+		f.stop, f.host = one.stop, one.host
+		if n := one.left(); n != 0 {
+			t.Errorf("%d packets have left", n)
+		}
+	})
 	before := f.left()
 	f.do(1, command{Op: "unconnected", Address: elsewhere})
 	if f.left() == before {
 		t.Error("packets for other machines stay here, or are not counted")
 	}
+}
+
+// restartSupervisor has pods wait for a supervisor that no daemon has sent routes to, and calls during before one does.
+func (f *fixture) restartSupervisor(during func()) {
+	f.Helper()
+	f.stop()
+	if err := f.host.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.killSupervisor()
+	during()
+	f.openHost()
+	f.startProxy()
 }
 
 // offLoopback is a client of a Service on an address that is not on loopback.

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -75,6 +78,20 @@ func (h *Host) SetServiceRanges(ranges []string) {
 	defer r.mu.Unlock()
 	r.ranges, r.reranged = ranges, true
 	r.notify()
+}
+
+// OlderPods returns the pods with containers that were started when no Service had an address off loopback: the supervisor does not get all the
+// packets that they send to one.
+func (h *Host) OlderPods() []types.UID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []types.UID
+	for _, s := range h.status {
+		if pod := types.UID(s.Spec.Pod); s.Running && !s.AllDatagrams && !slices.Contains(all, pod) {
+			all = append(all, pod)
+		}
+	}
+	return all
 }
 
 // notify wakes the sender. r.mu must be held.

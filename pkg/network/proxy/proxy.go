@@ -123,7 +123,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			Reconcile: p.reconcile,
 		},
 		reconcile.Loop{Name: "host ports", Sources: []reconcile.Source{reconcile.Map(p.pods, hostPortKeys)}, Reconcile: p.reconcileHostPort},
-		reconcile.Loop{Name: "ranges of Services", Sources: []reconcile.Source{reconcile.Watch(p.routes.cidrs)}, Reconcile: p.routes.reconcileRanges},
+		reconcile.Loop{Name: "ranges of Services", Sources: []reconcile.Source{reconcile.Watch(p.routes.cidrs)}, Reconcile: p.reconcileRanges},
 	)
 }
 

@@ -2,12 +2,16 @@ package proxy
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -23,6 +27,9 @@ type Router interface {
 	ChangeRoutes(changed []wire.Route)
 	// SetServiceRanges changes the ranges.
 	SetServiceRanges(ranges []string)
+	// OlderPods returns the running pods that were started when no Service had an address off loopback. The router does not see all that they
+	// send to one.
+	OlderPods() []types.UID
 }
 
 // routes are the routes that the routers have. An address has one owner, as it has in the proxy.
@@ -30,6 +37,8 @@ type routes struct {
 	routers []Router
 	cidrs   *client.Cache[*networkingv1.ServiceCIDR]
 	fixed   string // the range that is always one of the cluster's Services
+
+	told map[older]struct{} // used by reconcileRanges only
 
 	mu    sync.Mutex
 	owner map[frontend]objects.Key
@@ -39,7 +48,7 @@ type routes struct {
 func newRoutes(cfg Config, cidrs *client.Cache[*networkingv1.ServiceCIDR]) routes {
 	return routes{
 		routers: cfg.Routers, cidrs: cidrs, fixed: cfg.Range.Services().String(),
-		owner: map[frontend]objects.Key{}, owned: map[objects.Key][]frontend{},
+		told: map[older]struct{}{}, owner: map[frontend]objects.Key{}, owned: map[objects.Key][]frontend{},
 	}
 }
 
@@ -148,9 +157,51 @@ func (r *routes) ranges() []string {
 	return slices.Compact(all)
 }
 
-func (r *routes) reconcileRanges(context.Context, objects.Key) (time.Duration, error) {
-	for _, router := range r.routers {
-		router.SetServiceRanges(r.ranges())
+func (p *Proxy) reconcileRanges(ctx context.Context, key objects.Key) (time.Duration, error) {
+	for _, router := range p.routes.routers {
+		router.SetServiceRanges(p.routes.ranges())
 	}
-	return 0, nil
+	c, ok := p.routes.cidrs.Get(key)
+	if !ok || !offLoopback(c.Spec.CIDRs) {
+		return 0, nil
+	}
+	for _, router := range p.routes.routers {
+		p.warnOlderPods(ctx, c, router.OlderPods())
+	}
+	return lookForOlderPods, nil // one may be starting
+}
+
+// lookForOlderPods is the pause between two looks for pods that are older than a ServiceCIDR.
+const lookForOlderPods = 10 * time.Second
+
+// older is a pod that was started before the cluster had a ServiceCIDR.
+type older struct {
+	pod  types.UID
+	cidr string
+}
+
+// warnOlderPods writes an Event for each of the pods that has none yet.
+func (p *Proxy) warnOlderPods(ctx context.Context, c *networkingv1.ServiceCIDR, pods []types.UID) {
+	for _, pod := range p.pods.List("", nil) {
+		key := older{pod.UID, c.Name}
+		if _, told := p.routes.told[key]; told || !slices.Contains(pods, pod.UID) {
+			continue
+		}
+		p.routes.told[key] = struct{}{}
+		what := "Datagrams that its programs send by sendmsg or sendmmsg"
+		if pod.Spec.HostNetwork {
+			what = "Packets"
+		}
+		p.cfg.Events.Event(ctx, pod, corev1.EventTypeWarning, "RestartNeeded", fmt.Sprintf(
+			"The pod is older than the ServiceCIDR %s. %s to addresses in %s leave this machine until the pod is restarted",
+			c.Name, what, strings.Join(c.Spec.CIDRs, ", ")))
+	}
+}
+
+// offLoopback reports whether one of the IPv4 prefixes has addresses that are not on loopback.
+func offLoopback(cidrs []string) bool {
+	return slices.ContainsFunc(cidrs, func(s string) bool {
+		p, err := netip.ParsePrefix(s)
+		return err == nil && p.Addr().Is4() && !p.Addr().IsLoopback()
+	})
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -12,6 +13,11 @@ func Warnings(spec *corev1.ServiceSpec) []string {
 		return nil
 	}
 	var out []string
+	for _, ip := range append([]string{spec.ClusterIP}, spec.ExternalIPs...) {
+		if a, err := netip.ParseAddr(ip); err == nil && !a.IsLoopback() {
+			out = append(out, fmt.Sprintf("only pods reach this Service at %s, which is no loopback address: what other programs send there leaves this machine", ip))
+		}
+	}
 	for i := range spec.Ports {
 		if p := spec.Ports[i].Protocol; p != "" && !served(p) {
 			out = append(out, fmt.Sprintf("spec.ports[%d].protocol: nothing in this cluster serves %s: the port is stored, and that is all", i, p))

@@ -14,8 +14,12 @@ func TestWarnings(t *testing.T) {
 		spec corev1.ServiceSpec
 		want []string
 	}{
-		"SCTP":             {corev1.ServiceSpec{Ports: ports}, []string{sctp}},
-		"TCP and UDP":      {corev1.ServiceSpec{Ports: ports[:2]}, nil},
+		"SCTP":        {corev1.ServiceSpec{Ports: ports}, []string{sctp}},
+		"TCP and UDP": {corev1.ServiceSpec{Ports: ports[:2]}, nil},
+		"an address off loopback": {
+			corev1.ServiceSpec{Ports: ports[:2], ClusterIP: "203.0.113.10", ExternalIPs: []string{"127.0.0.9"}},
+			[]string{"only pods reach this Service at 203.0.113.10, which is no loopback address: what other programs send there leaves this machine"},
+		},
 		"headless":         {corev1.ServiceSpec{Ports: ports, ClusterIP: corev1.ClusterIPNone}, nil},
 		"an external name": {corev1.ServiceSpec{Ports: ports, Type: corev1.ServiceTypeExternalName}, nil},
 	} {

@@ -205,7 +205,11 @@ type Status struct {
 	NewLimits *Limits `json:",omitempty"` // those that replace the Spec's since its start; nil: it has the Spec's
 
 	Leaders []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
-	Tag     uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
+	// AllDatagrams: the supervisor gets all calls that may send packets to Services off loopback. It is not set if there was no such Service at the
+	// container's start.
+	AllDatagrams bool `json:",omitempty"`
+
+	Tag uint64 `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
 }
 
 // Limits returns the container's current limits.
