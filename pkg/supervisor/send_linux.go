@@ -25,12 +25,15 @@ const (
 )
 
 // sendto sends a datagram for a Service from a socket that is not connected. The kernel would send one for an address outside loopback out
-// of the machine, and one for a port below 1024 to no process, if the daemon may not listen there.
+// of the machine, and one for a port below 1024 to no process, if the daemon may not listen there. It also sends what would go to a DNS server
+// outside the cluster to the pod's resolver.
 //
-// The program sees the address from which the answer comes: the endpoint's, or that of the proxy's other port.
+// The program sees the address from which the answer comes: the endpoint's, or that of another port. In the latter case, and if the resolver
+// answers, the supervisor stores that address in place of the one that the program has passed, since programs compare the two (musl's resolver).
 func (l *listener) sendto(n *request) {
 	t, ok := l.target(n, n.args[4], n.args[5])
-	if !ok || !l.redirects(t) {
+	question := ok && l.questions(t)
+	if !ok || !question && !l.redirects(t) {
 		l.proceed(n)
 		return
 	}
@@ -39,14 +42,35 @@ func (l *listener) sendto(n *request) {
 			return 0, unix.EMSGSIZE
 		}
 		d := datagram{data: make([]byte, n.args[2])}
-		if err := l.redirect(&d, t); err != nil {
+		if question {
+			if t.local() && l.taken(unix.SOCK_DGRAM, ownPort(t.port)) {
+				return 0, errProceed // a server of the pod
+			}
+			d.name, d.control = target{ip{l.resolver.bytes, t.addr.kind}, ownPort(t.port)}.bytes(), l.source(t)
+		} else if err := l.redirect(&d, t); err != nil {
 			return 0, err
 		}
 		if err := l.readMemory(n, n.args[1], d.data); err != nil {
 			return 0, err
 		}
+		if question || t.addr.as4()[0] == localhost[0] {
+			if err := l.writeMemory(n, n.args[4], d.name); err != nil {
+				return 0, err
+			}
+		}
 		return d.send(sock, flags)
 	})
+}
+
+// questions reports whether a datagram for t asks a DNS server outside the cluster.
+func (l *listener) questions(t target) bool {
+	return l.own.kind != noIP && l.asks(t) && !l.sibling(t.addr) && !l.leaves(t)
+}
+
+// ownPort returns the port on which the daemon's pods and Services have a port.
+func ownPort(port uint16) uint16 {
+	port, _ = movedPort(port)
+	return port
 }
 
 // withDatagrams answers a call that sends datagrams, one of them to t, with the result of do.

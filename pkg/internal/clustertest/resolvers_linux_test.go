@@ -42,7 +42,7 @@ func TestResolvers(t *testing.T) {
 	}
 	programs[1].missing = missing("getent")
 	programs[2].confined = true
-	programs[3].privileged = true
+	programs[3].confined = true
 	programs[4].missing = missing("node")
 	nobody := account(t)
 	run := func(u *tenant) {
@@ -68,12 +68,11 @@ func TestResolvers(t *testing.T) {
 
 // resolverFamily is a program that prints addresses by one resolver.
 type resolverFamily struct {
-	name       string
-	command    []string
-	missing    error // why it can't run here
-	srv        bool  // it looks up SRV records, too
-	confined   bool  // it finds the cluster's names without a resolv.conf of its own
-	privileged bool  // only if the daemon may listen on port 53
+	name     string
+	command  []string
+	missing  error // why it can't run here
+	srv      bool  // it looks up SRV records, too
+	confined bool  // it finds the cluster's names without a resolv.conf of its own
 }
 
 func missing(program string) error {
@@ -101,8 +100,6 @@ func (f resolverFamily) test(t *testing.T, u *tenant) {
 		t.Skip(f.missing)
 	case u.confined && !f.confined:
 		t.Skip("without mount namespaces this resolver does not find the cluster's names (docs/pod-fields.md: dnsPolicy)")
-	case u.cred != nil && f.privileged:
-		t.Skip("an ordinary user's daemon does not get this resolver's queries (docs/compatibility.md: DNS)")
 	}
 	get := func(kind, name, field string) string {
 		return strings.TrimSpace(u.run("get", "-n", "shop", kind, name, "-o", "jsonpath={"+field+"}"))

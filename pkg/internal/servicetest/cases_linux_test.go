@@ -413,6 +413,9 @@ var cases = map[string]func(*fixture){
 		f.until("an answer", func() bool {
 			return f.do(1, command{Op: "unconnected", Address: at(svc.Spec.ClusterIP, 443)})[0].Server == podName(0)
 		})
+		if r := f.do(1, command{Op: "resolve", Address: at(svc.Spec.ClusterIP, 443)})[0]; r.Server != podName(0) {
+			f.Errorf("as a resolver: got %+v", r)
+		}
 	},
 	"should be able to preserve UDP traffic when server pod cycles for a ClusterIP service": func(f *fixture) {
 		svc := f.service(nil, udp(8080))

@@ -97,8 +97,7 @@ func sendmmsg(conn *net.UDPConn, to []*net.UDPAddr, source string) (sent []int, 
 	names := make([]unix.RawSockaddrInet4, len(to))
 	all := make([]header, len(to))
 	for i, a := range to {
-		names[i] = unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte(a.IP.To4())}
-		binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&names[i].Port))[:], uint16(a.Port))
+		names[i] = rawAddress(netip.AddrPortFrom(netip.AddrFrom4([4]byte(a.IP.To4())), uint16(a.Port)))
 		all[i].Msghdr = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&names[i])), Namelen: unix.SizeofSockaddrInet4, Iov: &parts[0], Control: unsafe.SliceData(control)}
 		all[i].SetIovlen(len(parts))
 		all[i].SetControllen(len(control))
@@ -142,6 +141,43 @@ func python(to *net.UDPAddr) result {
 		return result{Server: server}
 	}
 	return result{Err: "refused", Refused: true}
+}
+
+// asResolver sends a datagram, and ignores answers from another address than the variable that it has passed, as musl's resolver does.
+func asResolver(address string) result {
+	at := netip.MustParseAddrPort(address)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return failure(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(silence.Seconds())}); err != nil {
+		return failure(err)
+	}
+	server, from := rawAddress(at), unix.RawSockaddrInet4{}
+	size := uint32(unix.SizeofSockaddrInet4)
+	request, answer := []byte(nameRequest), make([]byte, 256)
+	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&request[0])), uintptr(len(request)), 0,
+		uintptr(unsafe.Pointer(&server)), unix.SizeofSockaddrInet4)
+	if errno != 0 {
+		return failure(errno)
+	}
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&answer[0])), uintptr(len(answer)), 0,
+		uintptr(unsafe.Pointer(&from)), uintptr(unsafe.Pointer(&size)))
+	switch {
+	case errno != 0:
+		return failure(errno)
+	case from != server:
+		return result{Err: fmt.Sprintf("an answer from %v, which is not %v", from, server)}
+	}
+	name, _, _ := strings.Cut(string(answer[:n]), " ")
+	return result{Server: name}
+}
+
+func rawAddress(at netip.AddrPort) unix.RawSockaddrInet4 {
+	a := unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: at.Addr().As4()}
+	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&a.Port))[:], at.Port())
+	return a
 }
 
 // stream sends by sendmsg on a TCP connection, with an address, which the kernel ignores, and without one.
