@@ -7,7 +7,7 @@ const (
 	groups   = "only when the daemon runs as root"
 	profiles = "RuntimeDefault refuses the calls that the default profile of containerd refuses, and 32-bit programs; Localhost is treated as RuntimeDefault, since there are no profiles to load"
 	seLinux  = "containers have the daemon's SELinux context"
-	resolver = "without mount namespaces programs that use the C library of GNU or Go's resolver find the cluster's names, others don't"
+	resolver = "without mount namespaces programs that use the C library of GNU or musl, or Go's resolver, find the cluster's names, others don't"
 	hostname = "without mount namespaces only the variable HOSTNAME has it"
 	confined = "{Unconfined <nil>}"
 )
