@@ -1,11 +1,17 @@
 package authz
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
@@ -45,4 +51,104 @@ func TestDefaults(t *testing.T) {
 	if bindings["view"] != nil {
 		t.Error("a default binding refers to a role without subjects")
 	}
+}
+
+// TestDefaultsAreKubernetes: the default objects grant the same rights as those of Kubernetes v1.36.3, but for those of minikctl itself.
+// testdata/defaults.txt has a digest of each of Kubernetes' objects.
+func TestDefaultsAreKubernetes(t *testing.T) {
+	b, err := os.ReadFile("testdata/defaults.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSpace(string(b)), "\n")
+	var got []string
+	for _, obj := range Defaults(feature.Gates{}) {
+		if !strings.HasPrefix(obj.GetName(), "minikctl:") {
+			kind := strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")
+			got = append(got, fmt.Sprintf("%s %s/%s %x", kind, obj.GetNamespace(), obj.GetName(), digest(obj)))
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("differs from Kubernetes, or is not there: %s\n%s", line, strings.Join(grants(obj(line)), "\n"))
+		}
+	}
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("is missing, or differs: %s", line)
+		}
+	}
+}
+
+// obj returns the default object of a line.
+func obj(line string) objects.Object {
+	all := Defaults(feature.Gates{})
+	i := slices.IndexFunc(all, func(o objects.Object) bool {
+		return strings.HasPrefix(line, fmt.Sprintf("%s %s/%s ", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetNamespace(), o.GetName()))
+	})
+	return all[i]
+}
+
+func digest(obj objects.Object) []byte {
+	sum := sha256.Sum256([]byte(strings.Join(grants(obj), "\n")))
+	return sum[:6]
+}
+
+// grants returns lines with everything that an object grants, each verb and resource of its own, and its labels and annotations. They are
+// sorted and without duplicates, so that rules that are divided otherwise are equal.
+func grants(obj objects.Object) []string {
+	lines := map[string]bool{}
+	add := func(format string, args ...any) { lines[fmt.Sprintf(format, args...)] = true }
+	for k, v := range obj.GetLabels() {
+		add("label %s=%s", k, v)
+	}
+	for k, v := range obj.GetAnnotations() {
+		add("annotation %s=%s", k, v)
+	}
+	var rules []rbacv1.PolicyRule
+	var subjects []rbacv1.Subject
+	var role rbacv1.RoleRef
+	switch o := obj.(type) {
+	case *rbacv1.ClusterRole:
+		rules = o.Rules
+		if a := o.AggregationRule; a != nil {
+			rules = nil // a controller fills them
+			for _, s := range a.ClusterRoleSelectors {
+				for k, v := range s.MatchLabels {
+					add("aggregate %s=%s", k, v)
+				}
+			}
+		}
+	case *rbacv1.Role:
+		rules = o.Rules
+	case *rbacv1.ClusterRoleBinding:
+		role, subjects = o.RoleRef, o.Subjects
+	case *rbacv1.RoleBinding:
+		role, subjects = o.RoleRef, o.Subjects
+	}
+	for _, r := range rules {
+		names := r.ResourceNames
+		if len(names) == 0 {
+			names = []string{"*"}
+		}
+		for _, verb := range r.Verbs {
+			for _, url := range r.NonResourceURLs {
+				add("%s %s", verb, url)
+			}
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					for _, name := range names {
+						add("%s %s %s %s", verb, group, resource, name)
+					}
+				}
+			}
+		}
+	}
+	if role.Name != "" {
+		add("role %s %s", role.Kind, role.Name)
+	}
+	for _, s := range subjects {
+		add("subject %s %s/%s", s.Kind, s.Namespace, s.Name)
+	}
+	return slices.Sorted(maps.Keys(lines))
 }
