@@ -101,7 +101,7 @@ type progressTree struct {
 
 	mu      sync.Mutex
 	objects []*branch
-	drawn   int // lines
+	drawn   []string // the lines that were drawn last
 }
 
 // branch is an object of a progressTree.
@@ -135,7 +135,7 @@ func (t *progressTree) close() {
 	defer t.mu.Unlock()
 	width, _ := t.size()
 	t.draw(t.lines(width, 0))
-	t.drawn = 0
+	t.drawn = nil
 }
 
 func (t *progressTree) branch(name string) *branch {
@@ -149,17 +149,20 @@ func (t *progressTree) branch(name string) *branch {
 	return b
 }
 
-// draw replaces the lines that were drawn last.
+// draw replaces the lines that were drawn last, unless they are the same: a report may change nothing that is shown.
 func (t *progressTree) draw(lines []string) {
+	if slices.Equal(lines, t.drawn) {
+		return
+	}
 	var b strings.Builder
-	if t.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dF", t.drawn) // to the start of the first line
+	if len(t.drawn) > 0 {
+		fmt.Fprintf(&b, "\x1b[%dF", len(t.drawn)) // to the start of the first line
 	}
 	b.WriteString("\x1b[J") // erases what is below
 	for _, l := range lines {
 		b.WriteString(l + "\n")
 	}
-	t.drawn = len(lines)
+	t.drawn = lines
 	_, _ = io.WriteString(t.w, b.String()) // a terminal that is gone ends the program by itself
 }
 

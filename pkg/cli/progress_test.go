@@ -79,6 +79,23 @@ func TestProgressTree(t *testing.T) {
 	}
 }
 
+// TestProgressTreeUnchanged: a report that changes nothing draws nothing.
+func TestProgressTreeUnchanged(t *testing.T) {
+	var out bytes.Buffer
+	tree := &progressTree{w: &out, size: func() (int, int) { return 80, 24 }}
+	tree.report(apply.Progress{Object: "pod/a", Pod: "a", Text: "Running, ready"})
+	first := out.String()
+	tree.report(apply.Progress{Object: "pod/a", Pod: "a", Text: "Running, ready"})
+	tree.close()
+	if out.String() != first || !strings.Contains(first, "pod/a  Running, ready") {
+		t.Errorf("got %q after %q", out.String(), first)
+	}
+	tree.report(apply.Progress{Object: "pod/a", Pod: "a", Text: "Running, ready"})
+	if got := screen(t, out.String()); len(got) != 2 {
+		t.Errorf("a closed tree is drawn over: %q", got)
+	}
+}
+
 func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
 	l := newProgress(&b)
