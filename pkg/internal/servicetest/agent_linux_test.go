@@ -27,7 +27,7 @@ type agent struct {
 
 // command is what an agent does.
 type command struct {
-	Op      string // listen, dial, unconnected, echo, hold, use, hosts, messages, resolve, stream, refused, time
+	Op      string // listen, dial, unconnected, echo, hold, use, hosts, messages, resolve, wrong, stream, refused, time
 	What    string // for time: connect, bind, peer, sendmsg, transfer, name; for messages: the way; for refused: the call
 	Workers int    // for time
 	Network string // tcp, udp
@@ -102,6 +102,8 @@ func (a *agent) do(c command) []result {
 		return messages(c)
 	case "resolve":
 		return []result{asResolver(c.Address)}
+	case "wrong":
+		return []result{failure(wrongMessages(c.To[0], c.To[1]))}
 	case "stream":
 		return []result{failure(stream(c.Address))}
 	case "refused":

@@ -296,6 +296,9 @@ func (c offLoopback) together(pod string) {
 	c.answers("sendmmsg", []string{pod, c.high, c.low}, podName(0), podName(1), podName(2))
 	// As from the kernel, what follows a message that is refused is not sent.
 	c.answers("sendmmsg", []string{pod, c.high, "203.0.113.11:8080", pod}, podName(0), podName(2))
+	if r := c.ask(command{Op: "wrong", To: []string{pod, c.high}})[0]; r.Err != "" {
+		c.Error(r.Err)
+	}
 }
 
 func (c offLoopback) refused(addresses ...string) {

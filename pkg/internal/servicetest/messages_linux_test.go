@@ -180,6 +180,61 @@ func rawAddress(at netip.AddrPort) unix.RawSockaddrInet4 {
 	return a
 }
 
+// wrongMessages sends messages that the kernel refuses to two addresses, and compares the errors.
+func wrongMessages(a, b string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	data, nowhere := make([]byte, 1<<16), (*byte)(nil)
+	part := func(base *byte, length uint64) []unix.Iovec { return []unix.Iovec{{Base: base, Len: length}} }
+	short := make([]byte, unix.SizeofCmsghdr)
+	for name, m := range map[string]struct {
+		parts       []unix.Iovec
+		control     *byte
+		controlSize int
+		flags       int
+	}{
+		"nothing wrong":               {parts: part(&data[0], 1), flags: unix.MSG_DONTWAIT},
+		"empty":                       {},
+		"a byte too long":             {parts: part(&data[0], 65508)},
+		"longer than a datagram":      {parts: part(&data[0], 1<<16)},
+		"longer in parts":             {parts: append(part(&data[0], 1<<15), part(&data[0], 1<<15)...)},
+		"a negative length":           {parts: part(&data[0], 1<<63)},
+		"data at no address":          {parts: part(nowhere, 1)},
+		"an empty part at no address": {parts: append(part(nowhere, 0), part(&data[0], 1)...)},
+		"too many parts":              {parts: make([]unix.Iovec, 1025)},
+		"a control message too short": {parts: part(&data[0], 1), control: &short[0], controlSize: len(short)},
+		"control at no address":       {parts: part(&data[0], 1), control: nowhere, controlSize: 24},
+		"out of band":                 {parts: part(&data[0], 1), flags: unix.MSG_OOB},
+	} {
+		for _, call := range []uintptr{unix.SYS_SENDMSG, unix.SYS_SENDMMSG} {
+			var got [2]syscall.Errno
+			for i, to := range []string{a, b} {
+				to := rawAddress(netip.MustParseAddrPort(to))
+				var h struct {
+					unix.Msghdr
+					sent uint64
+				}
+				h.Name, h.Namelen = (*byte)(unsafe.Pointer(&to)), unix.SizeofSockaddrInet4
+				h.Iov, h.Control = unsafe.SliceData(m.parts), m.control
+				h.SetIovlen(len(m.parts))
+				h.SetControllen(m.controlSize)
+				if call == unix.SYS_SENDMSG {
+					_, _, got[i] = unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&h)), uintptr(m.flags))
+				} else {
+					_, _, got[i] = unix.Syscall6(call, uintptr(fd), uintptr(unsafe.Pointer(&h)), 1, uintptr(m.flags), 0, 0)
+				}
+			}
+			if got[0] != got[1] {
+				err = errors.Join(err, fmt.Errorf("%s: %v (%d) to %s, %v (%d) to %s", name, got[0], got[0], a, got[1], got[1], b))
+			}
+		}
+	}
+	return err
+}
+
 // stream sends by sendmsg on a TCP connection, with an address, which the kernel ignores, and without one.
 func stream(address string) error {
 	at := netip.MustParseAddrPort(address)
