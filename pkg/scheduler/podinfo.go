@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,8 +81,12 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 	return out
 }
 
-// nonZeroDefaults returns the requests that are assumed for a container without requests. Pod-level requests replace them.
+// nonZeroDefaults returns the requests that are assumed for the containers without requests, none if there is no such container. Pod-level
+// requests replace them.
 func nonZeroDefaults(pod *corev1.Pod, requests corev1.ResourceList) corev1.ResourceList {
+	if !slices.ContainsFunc(pod.Spec.Containers, lacksRequests) && !slices.ContainsFunc(pod.Spec.InitContainers, lacksRequests) {
+		return nil
+	}
 	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
 	out := corev1.ResourceList{}
 	if _, ok := requests[corev1.ResourceCPU]; !podLevel || !ok {
@@ -91,6 +96,12 @@ func nonZeroDefaults(pod *corev1.Pod, requests corev1.ResourceList) corev1.Resou
 		out[corev1.ResourceMemory] = defaultMemoryRequest
 	}
 	return out
+}
+
+func lacksRequests(c corev1.Container) bool {
+	_, cpu := c.Resources.Requests[corev1.ResourceCPU]
+	_, memory := c.Resources.Requests[corev1.ResourceMemory]
+	return !cpu || !memory
 }
 
 // requested returns the pod's requests.
