@@ -2,12 +2,16 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -43,6 +47,11 @@ func (c PodControl) Create(ctx context.Context, owner objects.Object, pod *corev
 func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev1.Pod) error {
 	opts := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
 	out, err := c.Client.Delete(ctx, client.In(client.Pods, KeyOf(pod)), opts)
+	if err != nil && !refused(err) {
+		if last, done := c.deleted(ctx, pod); done {
+			out, err = last, nil
+		}
+	}
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.Pods.Drop(pod)
@@ -58,6 +67,29 @@ func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev
 	}
 	c.Events.Event(ctx, owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
 	return nil
+}
+
+// refused reports whether the API server has answered a request, and has not done it.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
+}
+
+// deleted reports whether a pod is deleted or being deleted after a delete whose result is unknown, e.g. because the connection was lost, and
+// returns what the delete would have returned. Without it the next sync could begin before the watch delivers the deletion, and delete another
+// pod in place of this one. It lists pods, since not all controllers may get one.
+func (c PodControl) deleted(ctx context.Context, pod *corev1.Pod) (last runtime.Object, done bool) {
+	list, err := c.Client.List(ctx, client.Target{Resource: client.Pods, Namespace: pod.Namespace},
+		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String()})
+	if err != nil {
+		return nil, false
+	}
+	for _, obj := range list.Items {
+		if obj.GetUID() == pod.UID {
+			return obj, obj.GetDeletionTimestamp() != nil
+		}
+	}
+	return nil, true
 }
 
 // Observe makes the cache show a pod as a request has returned it, before the watch delivers it.
