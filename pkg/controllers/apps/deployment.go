@@ -138,7 +138,7 @@ func (r *deployment) step(ctx context.Context, ro *rollout) error {
 		return err
 	}
 	switch {
-	case ro.scaled():
+	case ro.scaled() && !ro.mixed():
 		return r.scale(ctx, ro)
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		return r.recreate(ctx, ro)

@@ -132,6 +132,25 @@ func TestRecreate(t *testing.T) {
 	controllertest.Want(c, "sets", sets(c, "web"), []string{"1 web-79b4f7944d history= desired=2 max=2: 0", "2 web-7947785775 history= desired=2 max=2: 2"})
 }
 
+// TestRecreateMixed: a Deployment that is scaled while it is changed to Recreate in the middle of a rolling update ends the rollout.
+func TestRecreateMixed(t *testing.T) {
+	c := controllertest.Start(t, clock.Real())
+	controllertest.Create(c, client.Deployments, deployment("web", 2))
+	rolledOut(c, "web")
+	c.Merge(controllertest.At(client.Deployments, "web"),
+		`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"nginx:1.28","resources":{"requests":{"cpu":"9999"}}}]}}}}`)
+	sizes := func() (out []int32) {
+		for _, s := range controllertest.List[*appsv1.ReplicaSet](c, client.ReplicaSets) {
+			out = append(out, *s.Spec.Replicas)
+		}
+		slices.Sort(out)
+		return out
+	}
+	c.Until("the rollout hangs", func() bool { return slices.Equal(sizes(), []int32{1, 2}) })
+	c.Merge(controllertest.At(client.Deployments, "web"), `{"spec":{"replicas":3,"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
+	c.Until("all pods are new", func() bool { return slices.Equal(sizes(), []int32{0, 3}) })
+}
+
 func TestPauseAndResume(t *testing.T) {
 	c := controllertest.Start(t, clock.Real())
 	controllertest.Create(c, client.Deployments, deployment("web", 1))

@@ -116,6 +116,26 @@ func TestPlanRolling(t *testing.T) {
 	}
 }
 
+// TestPlanRecreate: a changed size is not distributed among several sets, but noted at the current one while the old ones end.
+func TestPlanRecreate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ro    *rollout
+		want  string
+		mixed bool
+	}{
+		{"only an old set", rolling(3, "", "", set{3, 3, 3, 3}, set{0, 0, 3, 3}), "web-1→0", false},
+		{"an old set beside the current one", rolling(3, "", "", set{2, 2, 2, 3}, set{1, 0, 2, 3}), "web-2→1 web-1→0", true},
+		{"two old sets", rolling(3, "", "", set{2, 2, 2, 3}, set{1, 0, 2, 3}, set{0, 0, 2, 3}), "web-1→0 web-2→0", true},
+		{"only the current one", rolling(3, "", "", set{0, 0, 2, 2}, set{2, 2, 2, 2}), "", false},
+	} {
+		c.ro.deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		if got := steps(c.ro.planRecreate()...); got != c.want || c.ro.mixed() != c.mixed {
+			t.Errorf("%s: got %q, mixed %t, want %q, %t", c.name, got, c.ro.mixed(), c.want, c.mixed)
+		}
+	}
+}
+
 func TestPlanScale(t *testing.T) {
 	for _, c := range []struct {
 		name string

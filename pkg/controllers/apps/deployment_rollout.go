@@ -180,6 +180,20 @@ func (ro *rollout) planOld() []resize {
 	return steps
 }
 
+// planRecreate returns the steps that scale the old sets down. If the current set is active too, its annotations get the deployment's size
+// first, so that a changed size waits until the old pods have ended.
+func (ro *rollout) planRecreate() []resize {
+	old := activeSets(ro.old)
+	var steps []resize
+	if len(old) > 0 && ro.current != nil && *ro.current.Spec.Replicas > 0 {
+		steps = append(steps, resize{ro.current, *ro.current.Spec.Replicas})
+	}
+	for _, s := range old {
+		steps = append(steps, resize{s, 0})
+	}
+	return steps
+}
+
 // roll takes the next step of a rolling update.
 func (r *deployment) roll(ctx context.Context, ro *rollout) error {
 	if changed, err := r.syncRevision(ctx, ro, true); changed || err != nil {
@@ -196,11 +210,7 @@ func (r *deployment) roll(ctx context.Context, ro *rollout) error {
 
 // recreate deletes all old pods, and then creates the new ones.
 func (r *deployment) recreate(ctx context.Context, ro *rollout) error {
-	if old := activeSets(ro.old); len(old) > 0 {
-		steps := make([]resize, len(old))
-		for i, s := range old {
-			steps[i] = resize{s, 0}
-		}
+	if steps := ro.planRecreate(); len(steps) > 0 {
 		return r.resizeAll(ctx, ro, steps)
 	}
 	if r.oldPodsLeft(ro) {

@@ -36,6 +36,13 @@ func annotatedSize(s *appsv1.ReplicaSet, annotation string) (int32, bool) {
 	return int32(n), err == nil
 }
 
+// mixed reports whether several sets of a deployment with the strategy Recreate are active: the strategy was another one before, or the
+// deployment has adopted sets. There is no way to distribute a changed size among them, and Kubernetes does nothing any more then. Here
+// the rollout ends first.
+func (ro *rollout) mixed() bool {
+	return !ro.rolling() && len(activeSets(ro.sets())) > 1
+}
+
 // scale distributes a changed size among the sets. It does not move pods from old sets to the new one.
 func (r *deployment) scale(ctx context.Context, ro *rollout) error {
 	if ro.deployment.Spec.Paused {
