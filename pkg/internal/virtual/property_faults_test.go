@@ -1,6 +1,7 @@
 package virtual_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -12,16 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // faults has requests of components fail, and records which component deletes a pod.
 type faults struct {
 	mu      sync.Mutex
 	reader  client.Client // may read pods
+	clock   *clock.Manual
 	rng     *rand.Rand
 	rate    float64              // of failed writes
 	lost    int                  // writes that were done, but whose response was lost, since the last settle
 	deleter map[types.UID]string // the account that has last deleted a pod
+
+	failures []failedWrite // the last ones, for reports
 }
 
 func newFaults(seed uint64) *faults {
@@ -85,36 +91,51 @@ func (f faulty) draw() (err error, after bool) {
 	return errors.New("connection reset by a fault"), true
 }
 
-func do(f faulty, t client.Target, write func() (runtime.Object, error)) (runtime.Object, error) {
+func do(f faulty, verb string, t client.Target, name string, write func() (runtime.Object, error)) (runtime.Object, error) {
 	if t.Resource.Resource == client.Events.Resource {
 		return write() // is tried again for minutes of the machine's time
 	}
 	failure, after := f.draw()
+	failed := failedWrite{account: f.account, verb: verb, resource: t.Resource.Resource, name: name}
 	if failure != nil && !after {
+		f.faults.note(failed)
 		return nil, failure
 	}
 	out, err := write()
 	if failure != nil {
+		if obj, ok := out.(objects.Object); ok && err == nil {
+			failed.done, failed.revision = true, obj.GetResourceVersion()
+		}
+		f.faults.note(failed)
 		return nil, failure
 	}
 	return out, err
 }
 
 func (f faulty) Create(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.CreateOptions) (runtime.Object, error) {
-	return do(f, t, func() (runtime.Object, error) { return f.Client.Create(ctx, t, obj, opts) })
+	return do(f, "create", t, nameOf(obj), func() (runtime.Object, error) { return f.Client.Create(ctx, t, obj, opts) })
 }
 
 func (f faulty) Update(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
-	return do(f, t, func() (runtime.Object, error) { return f.Client.Update(ctx, t, obj, opts) })
+	return do(f, "update", t, t.Name, func() (runtime.Object, error) { return f.Client.Update(ctx, t, obj, opts) })
 }
 
 func (f faulty) Patch(ctx context.Context, t client.Target, p client.Patch, opts metav1.PatchOptions) (runtime.Object, error) {
-	return do(f, t, func() (runtime.Object, error) { return f.Client.Patch(ctx, t, p, opts) })
+	return do(f, "patch", t, t.Name, func() (runtime.Object, error) { return f.Client.Patch(ctx, t, p, opts) })
 }
 
 func (f faulty) Delete(ctx context.Context, t client.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
 	if t.Resource == client.Pods && t.Subresource == "" && t.Name != "" {
 		f.faults.deletes(ctx, f.account, t)
 	}
-	return do(f, t, func() (runtime.Object, error) { return f.Client.Delete(ctx, t, opts) })
+	return do(f, "delete", t, t.Name, func() (runtime.Object, error) { return f.Client.Delete(ctx, t, opts) })
+}
+
+// nameOf returns the name of an object to create, or its prefix.
+func nameOf(obj runtime.Object) string {
+	o, ok := obj.(objects.Object)
+	if !ok {
+		return ""
+	}
+	return cmp.Or(o.GetName(), o.GetGenerateName())
 }

@@ -144,7 +144,7 @@ func newRun(t *testing.T, seed uint64, cfg virtual.Config) *run {
 	}
 	r.Cluster = virtual.Start(t, cfg)
 	r.faults.mu.Lock()
-	r.faults.reader = r.Cluster.Client
+	r.faults.reader, r.faults.clock = r.Cluster.Client, r.Clock
 	r.faults.mu.Unlock()
 	r.world.follow(r.Cluster)
 	r.Advance(0)

@@ -55,12 +55,19 @@ func (c change) String() string {
 		what = "created"
 	}
 	line := fmt.Sprintf("%d %s %T %s %s: ", c.revision, c.at.Sub(virtual.Began), obj, obj.GetName(), what)
-	p, ok := obj.(*corev1.Pod)
-	if !ok {
-		return line + describe(obj)
+	if p, ok := obj.(*corev1.Pod); ok {
+		return line + describePod(p, c.at)
 	}
-	return line + fmt.Sprintf("node %q, %s, available %t, deleted %v, labels %v, owners %v", p.Spec.NodeName, p.Status.Phase, available(p, 0, c.at),
-		p.DeletionTimestamp, p.Labels, p.OwnerReferences)
+	return line + describe(obj) + progress(obj)
+}
+
+func describePod(p *corev1.Pod, now time.Time) string {
+	var owners []string
+	for _, ref := range p.OwnerReferences {
+		owners = append(owners, ref.Kind+" "+ref.Name)
+	}
+	return fmt.Sprintf("node %q, %s, available %t, deleted %v, labels %v, owners %v", p.Spec.NodeName, p.Status.Phase, available(p, 0, now),
+		p.DeletionTimestamp, p.Labels, owners)
 }
 
 // world is what the changes have shown: the objects, and for each owner what it specified since it was last complete.
@@ -77,6 +84,7 @@ type world struct {
 	adopt  map[types.UID]bool   // pods that were created without their owner
 	bounds map[types.UID]*bound // by owner
 	broken []string             // rules that a change has broken
+	recent []change             // the last ones, for reports
 }
 
 // bound is what an owner has specified since it was last complete, and what happened to its pods without its doing.
@@ -138,11 +146,18 @@ func (w *world) check(f *faults) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.broken = nil
+	report := "" // about the first rule that is broken
 	for _, c := range log {
 		if *follow != "" && strings.HasPrefix(c.either().GetName(), *follow) {
 			fmt.Println(c)
 		}
-		w.apply(c, f)
+		w.recent = remember(w.recent, c)
+		if w.apply(c, f); len(w.broken) > 0 && report == "" {
+			report = w.report(c, f)
+		}
+	}
+	if report != "" {
+		w.broken = append(w.broken, report)
 	}
 	return w.broken
 }
