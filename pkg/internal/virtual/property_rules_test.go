@@ -90,9 +90,6 @@ func (w *world) created(c change, pod *corev1.Pod, owner objects.Object, f *faul
 		if n := len(mine); n > b.most+f.lost {
 			w.breaks(c, "it is pod %d of %s, which has asked for %d", n, owner.GetName(), b.most)
 		}
-		if d, ok := w.controllerOf(owner).(*appsv1.Deployment); ok {
-			w.createdForDeployment(c, d, owner)
-		}
 	case *appsv1.StatefulSet:
 		w.createdInOrder(c, pod, o, b)
 	case *appsv1.DaemonSet:
@@ -110,7 +107,13 @@ func (w *world) created(c change, pod *corev1.Pod, owner objects.Object, f *faul
 func (w *world) resized(c change, old, set *appsv1.ReplicaSet) {
 	d, ok := w.controllerOf(set).(*appsv1.Deployment)
 	if !ok || *set.Spec.Replicas == 0 || old != nil && *old.Spec.Replicas >= *set.Spec.Replicas {
+		if ok && old != nil {
+			w.distributed(d, old, set)
+		}
 		return
+	}
+	if old == nil || *old.Spec.Replicas == 0 {
+		w.begunForDeployment(c, d, set)
 	}
 	sum := 0
 	for _, owner := range w.owners {
@@ -123,8 +126,26 @@ func (w *world) resized(c change, old, set *appsv1.ReplicaSet) {
 	}
 }
 
-// createdForDeployment checks that a Deployment with the strategy Recreate has no pods of another set.
-func (w *world) createdForDeployment(c change, d *appsv1.Deployment, set objects.Object) {
+// distributed lowers the bound of a Deployment whose controller makes one of several sets smaller since the Deployment itself is smaller. As in
+// Kubernetes, each set loses a part, whether its pods are available or not, and with them the pods that maxUnavailable has kept.
+func (w *world) distributed(d *appsv1.Deployment, old, set *appsv1.ReplicaSet) {
+	lost := int(*old.Spec.Replicas - *set.Spec.Replicas)
+	if lost <= 0 || old.Annotations[desiredReplicas] == set.Annotations[desiredReplicas] {
+		return
+	}
+	for _, owner := range w.owners {
+		if s, ok := owner.(*appsv1.ReplicaSet); ok && s.UID != set.UID && *s.Spec.Replicas > 0 && w.controllerOf(s) == objects.Object(d) {
+			b := w.bounds[d.UID]
+			b.before -= lost
+			b.least = min(b.least, b.before)
+			return
+		}
+	}
+}
+
+// begunForDeployment checks that a Deployment with the strategy Recreate has no pods of another set when a set gets its first pods. As in
+// Kubernetes, a set that has pods may get more of them while pods of an earlier one, from before the strategy was Recreate, are being deleted.
+func (w *world) begunForDeployment(c change, d *appsv1.Deployment, set *appsv1.ReplicaSet) {
 	if !w.bounds[d.UID].recreate {
 		return
 	}
@@ -132,8 +153,8 @@ func (w *world) createdForDeployment(c change, d *appsv1.Deployment, set objects
 		return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && !w.adopt[p.UID]
 	}
 	for _, p := range w.podsOf(running) {
-		if owner := w.controllerOf(p); owner != nil && owner != set && w.controllerOf(owner) == objects.Object(d) {
-			w.breaks(c, "Deployment %s is recreated, and pod %s of an earlier set is left", d.Name, p.Name)
+		if owner := w.controllerOf(p); owner != nil && owner.GetUID() != set.UID && w.controllerOf(owner) == objects.Object(d) {
+			w.breaks(c, "it begins, Deployment %s is recreated, and pod %s of an earlier set is left", d.Name, p.Name)
 		}
 	}
 }

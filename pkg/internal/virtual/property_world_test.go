@@ -87,14 +87,19 @@ type world struct {
 	recent []change             // the last ones, for reports
 }
 
+// desiredReplicas is the annotation of a Deployment's set with the size of the Deployment when the set was last resized.
+const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
+
 // bound is what an owner has specified since it was last complete, and what happened to its pods without its doing.
 type bound struct {
-	least, most int  // pods that must be available, pods that may exist
-	rolling     bool // it was always a rolling update
-	recreate    bool // it was always Recreate
-	partition   int  // pods of a StatefulSet below it have the current revision
-	updates     int  // how often the template has changed
-	disrupted   int  // pods that became unavailable, but not through the controller
+	generation  int64 // of the owner
+	least, most int   // pods that must be available, pods that may exist
+	before      int   // least before the last change of the specification
+	rolling     bool  // it was always a rolling update
+	recreate    bool  // it was always Recreate, and not paused
+	partition   int   // pods of a StatefulSet below it have the current revision
+	updates     int   // how often the template has changed
+	disrupted   int   // pods that became unavailable, but not through the controller
 	inFlight    map[string]bool
 	ended       bool // a Job had finished at the last settle
 }
@@ -227,6 +232,9 @@ func (w *world) specified(obj objects.Object) {
 		w.bounds[obj.GetUID()] = newBound(obj)
 		return
 	}
+	if b.generation != obj.GetGeneration() {
+		b.before, b.generation = b.least, obj.GetGeneration()
+	}
 	b.partition = min(b.partition, partitionOf(obj))
 	least, most, rolling, recreate := limits(obj)
 	b.least, b.most = min(b.least, least), max(b.most, most)
@@ -235,7 +243,7 @@ func (w *world) specified(obj objects.Object) {
 
 func newBound(obj objects.Object) *bound {
 	least, most, rolling, recreate := limits(obj)
-	return &bound{least: least, most: most, rolling: rolling, recreate: recreate, partition: partitionOf(obj), inFlight: map[string]bool{}}
+	return &bound{generation: obj.GetGeneration(), least: least, before: least, most: most, rolling: rolling, recreate: recreate, partition: partitionOf(obj), inFlight: map[string]bool{}}
 }
 
 // partitionOf returns the partition of a StatefulSet, 0 if it has none.
@@ -253,7 +261,8 @@ func limits(obj objects.Object) (least, most int, rolling, recreate bool) {
 	case *appsv1.Deployment:
 		n := int(*o.Spec.Replicas)
 		if o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			return 0, n, false, true
+			// A paused Deployment without active sets gives all replicas to its newest one and does not wait for old pods, as in Kubernetes.
+			return 0, n, false, !o.Spec.Paused
 		}
 		surge, _ := intstr.GetScaledValueFromIntOrPercent(o.Spec.Strategy.RollingUpdate.MaxSurge, n, true)
 		off, _ := intstr.GetScaledValueFromIntOrPercent(o.Spec.Strategy.RollingUpdate.MaxUnavailable, n, false)
