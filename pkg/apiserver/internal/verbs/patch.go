@@ -247,12 +247,9 @@ func mergeJSON(_ context.Context, doc, data []byte, check bool) (after []byte, s
 }
 
 func (w *write) patchStrategic(ctx context.Context, from patchTarget, data []byte, validation string) (runtime.Object, error) {
-	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.object)
-	if err != nil {
-		return nil, err
-	}
 	patch := map[string]any{}
 	var strict []error
+	var err error
 	if validatesFields(validation) {
 		strict, err = kjson.UnmarshalStrict(data, &patch)
 	} else {
@@ -261,7 +258,15 @@ func (w *write) patchStrategic(ctx context.Context, from patchTarget, data []byt
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	out := from.new()
+	out, object := from.new(), from.object
+	parts, divided := divide(object, patch)
+	if divided {
+		object = parts.part(true)
+	}
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
 	schema, err := strategicpatch.NewPatchMetaFromStruct(out)
 	if err != nil {
 		return nil, err
@@ -284,6 +289,9 @@ func (w *write) patchStrategic(ctx context.Context, from patchTarget, data []byt
 		strict, err = append(strict, e.Errors()...), nil
 	}
 	if err == nil && (len(strict) == 0 || validation != metav1.FieldValidationStrict) {
+		if divided {
+			parts.complete(out)
+		}
 		return out, w.reportStrict("", strict, validation)
 	}
 	shown := fmt.Sprintf("%+v", patch) // takes as long as the merge
