@@ -27,7 +27,12 @@ func (h *Host) Warnings(ctx context.Context, spec *corev1.PodSpec, program kubel
 
 // warnings returns the fields of a pod that the machine can't give.
 func (m machine) warnings(spec *corev1.PodSpec, program kubelet.Program) []string {
-	w := fieldWarner{machine: m, spec: spec}
+	w := fieldWarner{machine: m, spec: spec, hostPaths: map[string]string{}}
+	for _, v := range spec.Volumes {
+		if v.HostPath != nil {
+			w.hostPaths[v.Name] = v.HostPath.Path
+		}
+	}
 	w.pod()
 	each := func(list string, i int, c *corev1.Container) {
 		command, env := program(c)
@@ -80,9 +85,10 @@ func (h *Host) machine(ctx context.Context) (m machine, ok bool) {
 
 // fieldWarner collects the fields of a pod that a machine can't give.
 type fieldWarner struct {
-	machine machine
-	spec    *corev1.PodSpec
-	out     []string
+	machine   machine
+	spec      *corev1.PodSpec
+	hostPaths map[string]string // of the volumes that are paths of the machine, by name
+	out       []string
 }
 
 // maxWarnings bounds the warnings about a pod.
@@ -148,14 +154,20 @@ func (w *fieldWarner) container(path string, c *corev1.Container, command, env [
 	if w.machine.namespaces {
 		return
 	}
+	w.volumes(path, c, command, env)
+	if at := c.TerminationMessagePath; at != "" && at != corev1.TerminationMessagePathDefault && !findsVolumes(command, env) {
+		w.mountPath(path+".terminationMessagePath", kubelet.Mount{Container: at})
+	}
+}
+
+// volumes warns about the mounts of a container without a mount namespace.
+func (w *fieldWarner) volumes(path string, c *corev1.Container, command, env []string) {
 	mounts := w.mounts(c)
 	paths := map[string]bool{}
 	for _, m := range mounts {
-		if m.Container != "" {
-			paths[filepath.Clean("/"+m.Container)] = true
-		}
+		paths[filepath.Clean("/"+m.Container)] = true
 	}
-	for i, m := range mounts[:len(c.VolumeMounts)] {
+	for i, m := range mounts {
 		at := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
 		outer := outerPath(paths, m.Container)
 		switch {
@@ -169,9 +181,6 @@ func (w *fieldWarner) container(path string, c *corev1.Container, command, env [
 		if m.ReadOnly {
 			w.warn(at+".readOnly", "%s: the container can write to the volume", noNamespace)
 		}
-	}
-	if message := mounts[len(mounts)-1]; message.Container != "" && message.Container != corev1.TerminationMessagePathDefault && !findsVolumes(command, env) {
-		w.mountPath(path+".terminationMessagePath", message)
 	}
 }
 
@@ -204,18 +213,17 @@ func (w *fieldWarner) mountPath(path string, m kubelet.Mount) {
 	}
 }
 
-// mounts returns the mounts of a container and then that of its termination message. Of the sources only those that are paths of the
-// machine are known.
+// mounts returns the mounts of a container. Of the sources only those that are paths of the machine are known.
 func (w *fieldWarner) mounts(c *corev1.Container) []kubelet.Mount {
 	var all []kubelet.Mount
 	for _, m := range c.VolumeMounts {
 		host := ""
-		if i := slices.IndexFunc(w.spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }); i >= 0 && w.spec.Volumes[i].HostPath != nil {
-			host = filepath.Join(w.spec.Volumes[i].HostPath.Path, m.SubPath)
+		if path, ok := w.hostPaths[m.Name]; ok {
+			host = filepath.Join(path, m.SubPath)
 		}
 		all = append(all, kubelet.Mount{Host: host, Container: m.MountPath, ReadOnly: m.ReadOnly})
 	}
-	return append(all, kubelet.Mount{Container: c.TerminationMessagePath})
+	return all
 }
 
 // security warns about the fields of a container's security context.
