@@ -107,39 +107,44 @@ func (w *world) created(c change, pod *corev1.Pod, owner objects.Object, f *faul
 func (w *world) resized(c change, old, set *appsv1.ReplicaSet) {
 	d, ok := w.controllerOf(set).(*appsv1.Deployment)
 	if !ok || *set.Spec.Replicas == 0 || old != nil && *old.Spec.Replicas >= *set.Spec.Replicas {
-		if ok && old != nil {
-			w.distributed(d, old, set)
+		if ok && old != nil && w.controllerOf(old) == objects.Object(d) {
+			w.shrunk(c, d, old, set)
 		}
 		return
 	}
 	if old == nil || *old.Spec.Replicas == 0 {
 		w.begunForDeployment(c, d, set)
 	}
-	sum := 0
-	for _, owner := range w.owners {
-		if s, ok := owner.(*appsv1.ReplicaSet); ok && w.controllerOf(s) == objects.Object(d) {
-			sum += int(*s.Spec.Replicas)
-		}
-	}
+	sum := w.sizeOf(d)
 	if b := w.bounds[d.UID]; sum > b.most {
 		w.breaks(c, "the sets of Deployment %s have %d replicas, and may have %d", d.Name, sum, b.most)
 	}
 }
 
-// distributed lowers the bound of a Deployment whose controller makes one of several sets smaller since the Deployment itself is smaller. As in
-// Kubernetes, each set loses a part, whether its pods are available or not, and with them the pods that maxUnavailable has kept.
-func (w *world) distributed(d *appsv1.Deployment, old, set *appsv1.ReplicaSet) {
-	lost := int(*old.Spec.Replicas - *set.Spec.Replicas)
-	if lost <= 0 || old.Annotations[desiredReplicas] == set.Annotations[desiredReplicas] {
-		return
-	}
+// sizeOf returns the sum of the sizes of a Deployment's sets.
+func (w *world) sizeOf(d *appsv1.Deployment) (sum int) {
 	for _, owner := range w.owners {
-		if s, ok := owner.(*appsv1.ReplicaSet); ok && s.UID != set.UID && *s.Spec.Replicas > 0 && w.controllerOf(s) == objects.Object(d) {
-			b := w.bounds[d.UID]
+		if s, ok := owner.(*appsv1.ReplicaSet); ok && w.controllerOf(s) == objects.Object(d) {
+			sum += int(*s.Spec.Replicas)
+		}
+	}
+	return sum
+}
+
+// shrunk checks that a rolling update leaves enough replicas when it makes a set smaller. If the Deployment itself has become smaller, this lowers
+// its bound: as in Kubernetes, each of several sets loses a part, whether its pods are available or not, and with them the pods that maxUnavailable
+// has kept.
+func (w *world) shrunk(c change, d *appsv1.Deployment, old, set *appsv1.ReplicaSet) {
+	b, lost, sum := w.bounds[d.UID], int(*old.Spec.Replicas-*set.Spec.Replicas), w.sizeOf(d)
+	switch {
+	case lost <= 0:
+	case old.Annotations[desiredReplicas] != set.Annotations[desiredReplicas]:
+		if sum > int(*set.Spec.Replicas) {
 			b.before -= lost
 			b.least = min(b.least, b.before)
-			return
 		}
+	case b.rolling && sum < b.least:
+		w.breaks(c, "the sets of Deployment %s have %d replicas left, and must have %d", d.Name, sum, b.least)
 	}
 }
 
@@ -223,7 +228,9 @@ func (w *world) lostPod(c change, old, now *corev1.Pod, f *faults) {
 	b := w.bounds[owner.GetUID()]
 	switch o := owner.(type) {
 	case *appsv1.ReplicaSet:
-		if d, ok := w.controllerOf(o).(*appsv1.Deployment); ok && d.DeletionTimestamp == nil {
+		// The controller may have seen a pod before it became ready in this second, and have chosen it since it was not: as in Kubernetes, a delete
+		// does not depend on what has happened meanwhile. What happened before the last step of the clock it has seen.
+		if d, ok := w.controllerOf(o).(*appsv1.Deployment); ok && d.DeletionTimestamp == nil && available(old, 1, c.at) {
 			w.deletedForDeployment(c, d, old)
 		}
 	case *appsv1.StatefulSet:
@@ -253,8 +260,10 @@ func (w *world) deletedForDeployment(c change, d *appsv1.Deployment, gone *corev
 			left++
 		}
 	}
-	if b.rolling && left < b.least-b.disrupted {
-		w.breaks(c, "%d available pods are left of Deployment %s, which must have %d (%d were lost otherwise)", left, d.Name, b.least, b.disrupted)
+	// The sets of a Deployment that is new have as many pods as before until it makes them larger, and may have one too many: an adopted one.
+	least := min(b.least, w.sizeOf(d))
+	if b.rolling && left < least-b.disrupted {
+		w.breaks(c, "%d available pods are left of Deployment %s, which must have %d (%d were lost otherwise)", left, d.Name, least, b.disrupted)
 	}
 }
 
