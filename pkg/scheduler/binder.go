@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type binder struct {
 	mu       sync.Mutex
 	underWay int
 	waiting  []*pendingBinding
+
+	senders sync.WaitGroup // of the goroutines that send requests; they end soon after the contexts of all callers of bind
 }
 
 // pendingBinding is a binding that waits for its outcome.
@@ -57,7 +60,7 @@ func (b *binder) bind(ctx context.Context, binding *corev1.Binding) error {
 	}
 	b.mu.Unlock()
 	if start {
-		go b.send()
+		b.senders.Go(b.send)
 	}
 	select {
 	case err := <-p.done:
@@ -84,14 +87,20 @@ func (b *binder) send() {
 	}
 }
 
-// sendBatch creates bindings and reports their outcomes. A single one needs no batch.
+// sendBatch creates bindings and reports their outcomes, except those whose callers have returned: the scheduler may have chosen another node
+// for the pod. A single one needs no batch.
 func (b *binder) sendBatch(batch []*pendingBinding) {
-	if len(batch) == 1 {
+	batch = slices.DeleteFunc(batch, func(p *pendingBinding) bool { return p.ctx.Err() != nil })
+	switch len(batch) {
+	case 0:
+		return
+	case 1:
 		batch[0].done <- b.create(batch[0].ctx, batch[0].binding)
 		return
 	}
 	failures, err := b.createBatch(batch)
-	if b.refused.Load() {
+	if unserved(err) {
+		b.refused.Store(true)
 		var each sync.WaitGroup
 		for _, p := range batch {
 			each.Go(func() { p.done <- b.create(p.ctx, p.binding) })
@@ -108,8 +117,8 @@ func (b *binder) sendBatch(batch []*pendingBinding) {
 	}
 }
 
-// createBatch creates bindings by one request, which no caller of bind ends: it is that of others, too. It returns the failures of single
-// bindings by their indices.
+// createBatch creates bindings by one request. It ends when the contexts of all callers of bind have ended. createBatch returns the failures
+// of single bindings by their indices.
 func (b *binder) createBatch(batch []*pendingBinding) (map[int]error, error) {
 	in := &minikctl.BindingBatch{Bindings: make([]minikctl.PodBinding, len(batch))}
 	for i, p := range batch {
@@ -119,9 +128,17 @@ func (b *binder) createBatch(batch []*pendingBinding) (map[int]error, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), batchTime)
 	defer cancel()
+	var callers atomic.Int64 // that wait
+	callers.Store(int64(len(batch)))
+	for _, p := range batch {
+		defer context.AfterFunc(p.ctx, func() {
+			if callers.Add(-1) == 0 {
+				cancel()
+			}
+		})()
+	}
 	obj, err := b.client.Create(trace.With(ctx), client.Target{Resource: minikctl.BindingBatches}, in, metav1.CreateOptions{})
 	if err != nil {
-		b.refused.Store(unserved(err))
 		return nil, err
 	}
 	out, ok := obj.(*minikctl.BindingBatch)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,27 +21,34 @@ import (
 type bindingServer struct {
 	client.Client
 	answer chan struct{}
-	batch  error // of each batch
+	batch  func(first string) error // of a batch, by the name of its first pod; nil: none
 
 	mu      sync.Mutex
 	single  []string
 	batches [][]string
 }
 
-func (s *bindingServer) Create(_ context.Context, t client.Target, obj runtime.Object, _ metav1.CreateOptions) (runtime.Object, error) {
-	<-s.answer
+func (s *bindingServer) Create(ctx context.Context, t client.Target, obj runtime.Object, _ metav1.CreateOptions) (runtime.Object, error) {
+	select {
+	case <-s.answer:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.Resource != minikctl.BindingBatches {
 		s.single = append(s.single, t.Name)
 		return nil, nil
 	}
+	in := obj.(*minikctl.BindingBatch)
 	if s.batch != nil {
-		return nil, s.batch
+		if err := s.batch(in.Bindings[0].Name); err != nil {
+			return nil, err
+		}
 	}
 	out := &minikctl.BindingBatch{}
 	var names []string
-	for i, b := range obj.(*minikctl.BindingBatch).Bindings {
+	for i, b := range in.Bindings {
 		names = append(names, b.Name)
 		if b.Name == "taken" {
 			status := metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Message: "taken"}
@@ -96,7 +104,7 @@ func TestServerWithoutBatches(t *testing.T) {
 		apierrors.NewForbidden(minikctl.BindingBatches.GroupResource(), "", errors.New("no right")),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &bindingServer{answer: make(chan struct{}), batch: refusal}
+			s := &bindingServer{answer: make(chan struct{}), batch: func(string) error { return refusal }}
 			b := &binder{client: s, batches: true}
 			results := bindAll(t.Context(), b, "a", "b", "c", "d", "e")
 			close(s.answer)
@@ -115,27 +123,106 @@ func TestServerWithoutBatches(t *testing.T) {
 	}
 }
 
-// The error of a batch is that of each of its bindings, and the end of a caller's context ends neither the batch nor the others.
+// The end of a caller's context ends neither the batch nor the others. Its own binding is not sent any more.
 func TestBindingOfEndedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &bindingServer{answer: make(chan struct{}), batch: apierrors.NewInternalError(errors.New("broken"))}
+		broken := apierrors.NewInternalError(errors.New("broken"))
+		s := &bindingServer{answer: make(chan struct{}), batch: func(string) error { return broken }}
 		b := &binder{client: s, batches: true}
 		others := bindAll(t.Context(), b, "a", "b")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := bindAll(ctx, b, "c")
-		rest := bindAll(t.Context(), b, "d")
+		rest := bindAll(t.Context(), b, "d", "e")
 		cancel()
 		if err := <-ended["c"]; !errors.Is(err, context.Canceled) {
 			t.Errorf("c: %v", err)
 		}
+		s.batch = func(first string) error {
+			if first != "d" {
+				t.Errorf("the batch begins with %s", first)
+			}
+			return broken
+		}
 		close(s.answer)
-		if err := <-rest["d"]; !apierrors.IsInternalError(err) {
-			t.Errorf("d: %v", err)
+		for name, done := range rest {
+			if err := <-done; !apierrors.IsInternalError(err) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 		for name, done := range others {
 			if err := <-done; err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// A batch ends with the contexts of all its callers.
+func TestBatchOfEndedContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &bindingServer{answer: make(chan struct{})}
+		b := &binder{client: s, batches: true}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := bindAll(t.Context(), b, "a", "b")
+		bindAll(ctx, b, "c")
+		others := bindAll(t.Context(), b, "d")
+		s.answer <- struct{}{}
+		s.answer <- struct{}{}
+		for _, done := range first {
+			<-done
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if b.underWay != 1 {
+			t.Errorf("%d requests under way, want that of d", b.underWay)
+		}
+		s.answer <- struct{}{}
+		if err := <-others["d"]; err != nil {
+			t.Error(err)
+		}
+
+		first = bindAll(t.Context(), b, "a", "b")
+		ctx, cancel = context.WithCancel(t.Context())
+		bindAll(ctx, b, "c", "d")
+		s.answer <- struct{}{}
+		s.answer <- struct{}{}
+		for _, done := range first {
+			<-done
+		}
+		synctest.Wait()
+		cancel()
+		b.senders.Wait()
+	})
+}
+
+// A refused batch does not change the outcome of another one that is under way.
+func TestRefusedBesideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &bindingServer{answer: make(chan struct{}), batch: func(first string) error {
+			if first == "refused" {
+				return apierrors.NewNotFound(minikctl.BindingBatches.GroupResource(), "")
+			}
+			return nil
+		}}
+		b := &binder{client: s, batches: true}
+		bind := func(names ...string) (batch []*pendingBinding) {
+			for _, name := range names {
+				batch = append(batch, &pendingBinding{ctx: t.Context(), binding: bindingOf(name), done: make(chan error, 1)})
+			}
+			go b.sendBatch(batch)
+			synctest.Wait()
+			return batch
+		}
+		all := append(bind("refused", "a"), bind("b", "c")...)
+		close(s.answer)
+		for _, p := range all {
+			if err := <-p.done; err != nil {
+				t.Errorf("%s: %v", p.binding.Name, err)
+			}
+		}
+		if slices.Sort(s.single); !slices.Equal(s.single, []string{"a", "refused"}) || !b.refused.Load() {
+			t.Errorf("single ones %v", s.single)
 		}
 	})
 }

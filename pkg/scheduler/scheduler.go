@@ -193,6 +193,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // stopPlugins waits for the binding cycles and closes the plugins.
 func (s *Scheduler) stopPlugins(ctx context.Context) {
 	s.work.Wait()
+	s.binder.senders.Wait()
 	s.calls.close()
 	s.setup.close(ctx)
 }
