@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -63,8 +64,14 @@ func (b Backend) Create(ctx context.Context, req *verbs.Request, obj runtime.Obj
 	failures := make([]*metav1.Status, len(given.Bindings))
 	var next atomic.Int64
 	var workers sync.WaitGroup
+	var panicked atomic.Pointer[string]
 	for range min(max(b.Concurrent, 1), len(given.Bindings)) {
 		workers.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panicked.Store(new(fmt.Sprintf("%v\n%s", p, debug.Stack())))
+				}
+			}()
 			for i := next.Add(1) - 1; int(i) < len(given.Bindings); i = next.Add(1) - 1 {
 				one := &given.Bindings[i]
 				report := one.Report
@@ -76,6 +83,9 @@ func (b Backend) Create(ctx context.Context, req *verbs.Request, obj runtime.Obj
 		})
 	}
 	workers.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p) // in the request's goroutine, where it ends the request only
+	}
 	out := &minikctl.BindingBatch{}
 	out.Name = "bindings" // so that clients can print a name
 	for i, f := range failures {
