@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -63,5 +64,20 @@ func TestPodsCost(t *testing.T) {
 	})
 	if most := float64(3 * containers / 2); allocs > most {
 		t.Errorf("%.0f allocations, want at most %.0f", allocs, most)
+	}
+}
+
+// A restart helps only pods that lack a filter because of their age.
+func TestOlderPods(t *testing.T) {
+	h := &Host{status: map[string]*wire.Status{
+		"a": {Spec: &wire.Spec{Pod: "old"}, Running: true}, "b": {Spec: &wire.Spec{Pod: "old"}, Running: true},
+		"c": {Spec: &wire.Spec{Pod: "new"}, Running: true, AllDatagrams: true}, "d": {Spec: &wire.Spec{Pod: "ended"}},
+	}}
+	if got := h.OlderPods(); !slices.Equal(got, []types.UID{"old"}) {
+		t.Errorf("older pods %v", got)
+	}
+	h.refused = "no filters"
+	if got := h.OlderPods(); len(got) != 0 {
+		t.Errorf("older pods %v on a machine without filters", got)
 	}
 }

@@ -81,10 +81,13 @@ func (h *Host) SetServiceRanges(ranges []string) {
 }
 
 // OlderPods returns the pods with containers that were started when no Service had an address off loopback: the supervisor does not get all the
-// packets that they send to one.
+// packets that they send to one. There are none where the machine refuses the supervisor those of every pod.
 func (h *Host) OlderPods() []types.UID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.refused != "" {
+		return nil
+	}
 	var all []types.UID
 	for _, s := range h.status {
 		if pod := types.UID(s.Spec.Pod); s.Running && !s.AllDatagrams && !slices.Contains(all, pod) {

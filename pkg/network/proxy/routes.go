@@ -38,7 +38,7 @@ type routes struct {
 	cidrs   *client.Cache[*networkingv1.ServiceCIDR]
 	fixed   string // the range that is always one of the cluster's Services
 
-	told map[older]struct{} // used by reconcileRanges only
+	warned map[string]map[types.UID]bool // the pods with an Event that they are older than a ServiceCIDR, by its name; used by reconcileRanges only
 
 	mu    sync.Mutex
 	owner map[frontend]objects.Key
@@ -48,7 +48,7 @@ type routes struct {
 func newRoutes(cfg Config, cidrs *client.Cache[*networkingv1.ServiceCIDR]) routes {
 	return routes{
 		routers: cfg.Routers, cidrs: cidrs, fixed: cfg.Range.Services().String(),
-		told: map[older]struct{}{}, owner: map[frontend]objects.Key{}, owned: map[objects.Key][]frontend{},
+		warned: map[string]map[types.UID]bool{}, owner: map[frontend]objects.Key{}, owned: map[objects.Key][]frontend{},
 	}
 }
 
@@ -163,31 +163,25 @@ func (p *Proxy) reconcileRanges(ctx context.Context, key objects.Key) (time.Dura
 	}
 	c, ok := p.routes.cidrs.Get(key)
 	if !ok || !offLoopback(c.Spec.CIDRs) {
+		delete(p.routes.warned, key.Name)
 		return 0, nil
 	}
+	older := map[types.UID]bool{}
 	for _, router := range p.routes.routers {
-		p.warnOlderPods(ctx, c, router.OlderPods())
+		for _, uid := range router.OlderPods() {
+			older[uid] = true
+		}
 	}
+	p.warnOlderPods(ctx, c, older)
 	return lookForOlderPods, nil // one may be starting
 }
 
 // lookForOlderPods is the pause between two looks for pods that are older than a ServiceCIDR.
 const lookForOlderPods = 10 * time.Second
 
-// older is a pod that was started before the cluster had a ServiceCIDR.
-type older struct {
-	pod  types.UID
-	cidr string
-}
-
-// warnOlderPods writes an Event for each of the pods that has none yet.
-func (p *Proxy) warnOlderPods(ctx context.Context, c *networkingv1.ServiceCIDR, pods []types.UID) {
-	for _, pod := range p.pods.List("", nil) {
-		key := older{pod.UID, c.Name}
-		if _, told := p.routes.told[key]; told || !slices.Contains(pods, pod.UID) {
-			continue
-		}
-		p.routes.told[key] = struct{}{}
+// warnOlderPods writes an Event for each of the older pods that has none yet.
+func (p *Proxy) warnOlderPods(ctx context.Context, c *networkingv1.ServiceCIDR, older map[types.UID]bool) {
+	for _, pod := range p.routes.unwarned(c.Name, p.pods.List("", nil), older) {
 		what := "Datagrams that its programs send by sendmsg or sendmmsg"
 		if pod.Spec.HostNetwork {
 			what = "Packets"
@@ -196,6 +190,24 @@ func (p *Proxy) warnOlderPods(ctx context.Context, c *networkingv1.ServiceCIDR, 
 			"The pod is older than the ServiceCIDR %s. %s to addresses in %s leave this machine until the pod is restarted",
 			c.Name, what, strings.Join(c.Spec.CIDRs, ", ")))
 	}
+}
+
+// unwarned returns the pods that are older than a ServiceCIDR and have no Event about it, and records that they have one now. It forgets
+// pods that are gone.
+func (r *routes) unwarned(cidr string, pods []*corev1.Pod, older map[types.UID]bool) []*corev1.Pod {
+	warned := map[types.UID]bool{}
+	var out []*corev1.Pod
+	for _, pod := range pods {
+		switch before := r.warned[cidr][pod.UID]; {
+		case !before && !older[pod.UID]:
+			continue
+		case !before:
+			out = append(out, pod)
+		}
+		warned[pod.UID] = true
+	}
+	r.warned[cidr] = warned
+	return out
 }
 
 // offLoopback reports whether one of the IPv4 prefixes has addresses that are not on loopback.
