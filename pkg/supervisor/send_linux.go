@@ -5,6 +5,8 @@ package supervisor
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -118,21 +120,63 @@ func (l *listener) redirect(d *datagram, t target) error {
 // withoutSource returns control messages without those that choose the source address or the interface of a datagram.
 func withoutSource(control []byte) ([]byte, error) {
 	var rest []byte
-	for len(control) >= unix.SizeofCmsghdr {
-		h := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
-		if h.Len < unix.SizeofCmsghdr || h.Len > uint64(len(control)) {
-			return nil, unix.EINVAL
+	for one, err := range controlMessages(control) {
+		if err != nil {
+			return nil, err
 		}
-		size := min(unix.CmsgSpace(int(h.Len)-unix.SizeofCmsghdr), len(control))
-		chosen := h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO || h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO
-		if !chosen {
-			rest = append(rest, control[:size]...)
-			rest = append(rest, make([]byte, unix.CmsgSpace(int(h.Len)-unix.SizeofCmsghdr)-size)...)
+		h := headerOf(one)
+		if h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO || h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO {
+			continue
 		}
-		control = control[size:]
+		rest = append(rest, one...)
+		rest = append(rest, make([]byte, spaceOf(h)-len(one))...)
 	}
 	return rest, nil
 }
+
+// checkPrivileges refuses control messages for which a program needs a capability: the kernel would look for it in the supervisor, which may
+// have more of them than the program.
+func checkPrivileges(control []byte) error {
+	for one, err := range controlMessages(control) {
+		if err != nil {
+			return err
+		}
+		switch h := headerOf(one); {
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_MARK,
+			h.Level == unix.IPPROTO_IP && h.Type == unix.IP_RETOPTS,
+			h.Level == unix.IPPROTO_IPV6 && slices.Contains(privilegedOptions, h.Type):
+			return unix.EPERM
+		}
+	}
+	return nil
+}
+
+// privilegedOptions are the types of IPv6's control messages for which a program needs CAP_NET_RAW.
+var privilegedOptions = []int32{unix.IPV6_HOPOPTS, unix.IPV6_DSTOPTS, unix.IPV6_RTHDRDSTOPTS, unix.IPV6_2292HOPOPTS, unix.IPV6_2292DSTOPTS}
+
+// controlMessages yields the control messages of a datagram, each with its header and padding. It ends with an error at one that does not fit.
+func controlMessages(control []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for len(control) >= unix.SizeofCmsghdr {
+			h := headerOf(control)
+			if h.Len < unix.SizeofCmsghdr || h.Len > uint64(len(control)) {
+				yield(nil, unix.EINVAL)
+				return
+			}
+			size := min(spaceOf(h), len(control)) // the last one may have no padding
+			if !yield(control[:size], nil) {
+				return
+			}
+			control = control[size:]
+		}
+	}
+}
+
+// headerOf returns the header of a control message.
+func headerOf(message []byte) *unix.Cmsghdr { return (*unix.Cmsghdr)(unsafe.Pointer(&message[0])) }
+
+// spaceOf returns the size of a control message with its padding.
+func spaceOf(h *unix.Cmsghdr) int { return unix.CmsgSpace(int(h.Len) - unix.SizeofCmsghdr) }
 
 // source returns the control message that gives one datagram for to the pod's address as its source. The socket stays as it is, since it may
 // send the next one out of the machine.
@@ -310,7 +354,10 @@ func (l *listener) read(n *request, m *message) (*datagram, error) {
 	if d.data, err = l.gather(n, m.parts, m.partCount); err != nil {
 		return nil, err
 	}
-	return d, errors.Join(l.readMemory(n, m.name, d.name), l.readMemory(n, m.control, d.control))
+	if err := errors.Join(l.readMemory(n, m.name, d.name), l.readMemory(n, m.control, d.control)); err != nil {
+		return nil, err
+	}
+	return d, checkPrivileges(d.control)
 }
 
 // sizeofStorage is the size of struct sockaddr_storage, the longest socket address.
