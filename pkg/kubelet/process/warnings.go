@@ -114,8 +114,8 @@ func (w *fieldWarner) pod() {
 	}
 }
 
-// user warns about a user or a group that containers can't have: the daemon's is the only one for an ordinary user without namespaces. Those of
-// root's daemon can have it, and can't enter the folders of their volumes then.
+// user warns about a user or a group that containers can't have without a mount namespace: the daemon of an ordinary user can only give its own.
+// A daemon that runs as root can give any user, but no other user than root can enter the folders of the volumes.
 func (w *fieldWarner) user(path string, uid, gid *int64, containers ...corev1.Container) {
 	switch {
 	case w.machine.namespaces:

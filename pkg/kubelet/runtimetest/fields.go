@@ -102,7 +102,7 @@ func FieldsPage(tiers ...kubelet.Tier) string {
 	b.WriteString("<!-- Made by go generate ./pkg/daemon from the fields.go of pkg/kubelet and its runtimes: change those. -->\n\n# The fields of a pod\n\n" +
 		"The runtime of a node decides what the node can do. `yes` is done as in Kubernetes, `partly` with the difference in the note.\n" +
 		"A field with `no` is accepted and has no effect: a request that sets it gets a `Warning`, and the pod gets an\n" +
-		"Event. So does a value that this machine can't give, such as a `mountPath` or a `runAsUser` without mount namespaces.\n" +
+		"Event. A request also gets a `Warning` for a value that this machine can't give, such as a `mountPath` or a `runAsUser` without mount namespaces.\n" +
 		"The containers of a simulated node (`sim`) are not real, so there are no warnings about them. A field that is not\n" +
 		"listed shares the row of the field that contains it. Fields with `yes` or `partly` have tests: [fields.txt](../pkg/daemon/testdata/fields.txt).\n")
 	for _, s := range sections {
