@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -191,8 +192,11 @@ func TestBatchOfEndedContexts(t *testing.T) {
 			<-done
 		}
 		synctest.Wait()
+		began := time.Now()
 		cancel()
-		b.senders.Wait()
+		if b.senders.Wait(); time.Since(began) > 0 {
+			t.Errorf("the batch of c and d has ended after %s", time.Since(began))
+		}
 	})
 }
 
