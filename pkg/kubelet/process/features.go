@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// probeTime bounds how long Features waits for the supervisor's probe.
+// probeTime bounds how long Features and Warnings wait for the supervisor's probe.
 const probeTime = 5 * time.Second
 
 // Features implements kubelet.Describer.
