@@ -164,6 +164,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer work.End()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer s.binder.senders.Wait()
 	defer s.stopPlugins(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,7 +194,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // stopPlugins waits for the binding cycles and closes the plugins.
 func (s *Scheduler) stopPlugins(ctx context.Context) {
 	s.work.Wait()
-	s.binder.senders.Wait()
 	s.calls.close()
 	s.setup.close(ctx)
 }
