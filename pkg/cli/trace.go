@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -146,6 +147,8 @@ type tracing struct {
 // The request is the last write to the object that no other write caused, or with first, the object's creation. Without a
 // request in the log the chain begins at the object's first write.
 func chain(spans []trace.Span, uid string, first bool) tracing {
+	// The log has writes that were committed together in any order.
+	spans = slices.SortedFunc(slices.Values(spans), func(a, b trace.Span) int { return cmp.Compare(a.Revision, b.Revision) })
 	root := -1
 	for i, s := range spans {
 		if s.UID == uid && len(s.Causes) == 0 && (root < 0 || !first) {

@@ -164,6 +164,18 @@ func TestChainTimes(t *testing.T) {
 	}
 }
 
+// TestChainOfCommitsTogether checks that a chain has a write that the log has before the write which caused it.
+func TestChainOfCommitsTogether(t *testing.T) {
+	spans := []trace.Span{span(1, "jobs.batch", "job", ""), span(3, "pods", "pod", "job", 2), span(2, "pods", "pod", "job", 1)}
+	var got []uint64
+	for _, s := range chain(spans, "job", false).Steps {
+		got = append(got, s.Revision)
+	}
+	if want := []uint64{1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestPrintDecision(t *testing.T) {
 	var b bytes.Buffer
 	d := &minikctl.Decision{Pod: "web", Profile: "default-scheduler", Attempt: 1, Outcome: "Scheduled", Node: "node-2", Nodes: 3, Evaluated: 3, Feasible: 2,
