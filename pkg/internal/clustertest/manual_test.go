@@ -185,7 +185,8 @@ spec: {containers: [{name: main, image: crash}]}
 	}
 }
 
-// TestHoursPass: some hours of an idle cluster costs little more than the renewals of its Leases.
+// TestHoursPass: some hours of an idle cluster take few steps, since renewals of Leases between which nothing else is due are left out, and
+// nodes stay ready.
 func TestHoursPass(t *testing.T) {
 	c := startManual(t, "a", "b", "c")
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
@@ -193,8 +194,8 @@ func TestHoursPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Steps < 6*60*6 || p.Steps > 5*6*60*6 {
-		t.Errorf("%d steps: a Lease is renewed every 10 seconds", p.Steps)
+	if renewals := 6 * 60 * 6; p.Steps > renewals/4 {
+		t.Errorf("%d steps, with %d renewals of a Lease", p.Steps, renewals)
 	}
 	for _, n := range list[*corev1.Node](c, client.Nodes, "") {
 		for _, cond := range n.Status.Conditions {
