@@ -64,7 +64,7 @@ func recordMade(create func() ([]string, error)) (err error) {
 }
 
 // removeMade removes what minikctl has created and what is empty now, last created first, and Home with the list itself
-// when nothing else is in it.
+// when no cluster is left.
 func removeMade() error {
 	held, err := filelock.Wait(Home(), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,8 +95,8 @@ func removeMade() error {
 	if err != nil {
 		return err
 	}
-	if homeEmpty := len(entries) == 1; homeEmpty && (len(left) == 0 || slices.Equal(left, []string{Home()})) {
-		if err := os.Remove(createdListPath()); err != nil || len(left) == 0 {
+	if len(entries) == 1 { // the list itself: there is no cluster, and what others have put into folders of the list keeps these
+		if err := os.Remove(createdListPath()); err != nil || !slices.Contains(left, Home()) {
 			return err
 		}
 		return os.Remove(Home())
