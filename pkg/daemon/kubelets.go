@@ -32,9 +32,11 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 	}
 	nodes, ok := d.nodes[name]
 	if !ok {
-		c, err := d.api.client(simulationUser, "minikctl-simulation", user.SystemPrivilegedGroup)
-		if err != nil {
-			return nil, kubelet.Tier{}, err
+		var c client.Client
+		if driver.Tier.Simulated { // no other driver needs the API
+			if c, err = d.api.client(simulationUser, "minikctl-simulation", user.SystemPrivilegedGroup); err != nil {
+				return nil, kubelet.Tier{}, err
+			}
 		}
 		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
 			Root: d.paths.Runtime, Addresses: d.addresses, Client: c, Clock: d.clock, Source: d.source,

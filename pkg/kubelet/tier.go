@@ -32,7 +32,7 @@ type Driver struct {
 type DriverConfig struct {
 	Root      string                     // a folder for the driver's files; it may not exist yet
 	Addresses func() (addr.Range, error) // claims the daemon's range of pod addresses
-	Client    client.Client              // may read and change all objects
+	Client    client.Client              // of drivers that simulate pods: may read and change all objects; nil for others
 	Clock     clock.Clock
 	Source    *clock.Source
 	// BestEffort: containers start where the machine can't give them the user or the groups of their security context.
