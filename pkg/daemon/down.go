@@ -133,7 +133,11 @@ func (p Paths) forget(own *clientcmdapi.Config) error {
 	if to, err := os.Readlink(link); err == nil && (to == p.Data || PathsOf(p.Name).Data == p.Data) {
 		errs = append(errs, os.Remove(link))
 	}
-	return errors.Join(append(errs, autostart.RemoveFailedUp(Home(), p.Name), removeMade())...)
+	errs = append(errs, autostart.RemoveFailedUp(Home(), p.Name))
+	if !exists(p.Data) { // else remove follows
+		errs = append(errs, removeMade())
+	}
+	return errors.Join(errs...)
 }
 
 // createdFiles returns the files and folders in the data folder that a daemon creates, the lock last.
