@@ -287,6 +287,7 @@ func TestClaimIsBoundMeanwhile(t *testing.T) {
 	stays := claim.DeepCopy()
 	stays.ObjectMeta, stays.Spec.VolumeName = metav1.ObjectMeta{Name: "stays", Namespace: "default"}, ""
 	r.create(to, stays)
+	spec = *spec.DeepCopy()
 	spec.Volumes[0].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "stays"}
 	r.pod("stays", spec)
 	r.event("stays", "FailedMount", fmt.Sprintf(failed, "stays"))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,13 +87,16 @@ func get[T any](c *virtual.Cluster, target client.Target) T {
 	return got.(T)
 }
 
-// followNodes returns a function that returns the changes of nodes and pods since the call, with their times.
+// followNodes returns a function that returns the changes of nodes and pods since the call, with their times. Changes of one second are sorted.
 func followNodes(c *virtual.Cluster) func() []string {
 	c.Helper()
 	caches := client.NewCaches(c, c.Clock)
+	var mu sync.Mutex // nodes and pods change at the same time
 	var lines []string
-	var last = map[string]string{}
+	last := map[string]string{}
 	note := func(name, state string) {
+		mu.Lock()
+		defer mu.Unlock()
 		if last[name] != state {
 			last[name] = state
 			lines = append(lines, fmt.Sprintf("%s %s %s", c.Clock.Now().Format(time.TimeOnly), name, state))
@@ -127,6 +131,7 @@ func followNodes(c *virtual.Cluster) func() []string {
 		if err := <-done; err != nil {
 			c.Error(err)
 		}
+		slices.Sort(lines)
 		return lines
 	}
 }
