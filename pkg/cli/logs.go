@@ -11,10 +11,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	kubectl "k8s.io/kubectl/pkg/cmd/logs"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/polymorphichelpers"
@@ -85,8 +91,7 @@ func (l *logsVerb) many(args []string) bool {
 	if l.Selector != "" {
 		return len(args) == 0
 	}
-	named := func(arg string) bool { return strings.Contains(arg, "/") }
-	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return !named(a) }) {
+	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return !strings.Contains(a, "/") }) {
 		return false
 	}
 	kind, _, _ := strings.Cut(args[0], "/")
@@ -108,11 +113,11 @@ func (l *logsVerb) follow(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	pods, err := l.selectors(namespace, args)
+	clients, err := l.Factory.KubernetesClientSet()
 	if err != nil {
 		return err
 	}
-	clients, err := l.Factory.KubernetesClientSet()
+	pods, err := l.selections(clients, namespace, args)
 	if err != nil {
 		return err
 	}
@@ -127,37 +132,57 @@ func (l *logsVerb) follow(cmd *cobra.Command, args []string) error {
 	return f.Run(ctx)
 }
 
-// selectors returns the selectors of the pods.
-func (l *logsVerb) selectors(namespace string, args []string) ([]metav1.ListOptions, error) {
+// selections returns the pods of the selector or of the objects that args name.
+func (l *logsVerb) selections(clients kubernetes.Interface, namespace string, args []string) ([]follow.Selection, error) {
 	if l.Selector != "" {
-		return []metav1.ListOptions{{LabelSelector: l.Selector}}, nil
+		return []follow.Selection{{Pods: metav1.ListOptions{LabelSelector: l.Selector}}}, nil
 	}
-	var out []metav1.ListOptions
+	var out []follow.Selection
 	infos, err := l.Factory.NewBuilder().WithScheme(scheme.Scheme, scheme.Scheme.PrioritizedVersionsAllGroups()...).
 		NamespaceParam(namespace).DefaultNamespace().ResourceNames("pods", args...).Do().Infos()
 	if err != nil {
 		return nil, err
 	}
 	for _, info := range infos {
-		opts, err := podsOf(info.Object)
+		s, err := selectionOf(clients, info.Object)
 		if err != nil {
 			return nil, cmdutil.AddSourceToErr("following", info.ObjectName(), err)
 		}
-		out = append(out, opts)
+		out = append(out, s)
 	}
 	return out, nil
 }
 
-// podsOf returns the selector of an object's pods: of a pod itself by its name.
-func podsOf(obj runtime.Object) (metav1.ListOptions, error) {
+// selectionOf returns the pods of an object: a pod itself by its name. Those of a Job are complete when it has ended.
+func selectionOf(clients kubernetes.Interface, obj runtime.Object) (follow.Selection, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
-		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String()}, nil
+		return follow.Selection{Pods: metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String()}}, nil
 	}
 	_, selector, err := polymorphichelpers.SelectorsForObject(obj)
 	if err != nil {
-		return metav1.ListOptions{}, err
+		return follow.Selection{}, err
 	}
-	return metav1.ListOptions{LabelSelector: selector.String()}, nil
+	s := follow.Selection{Pods: metav1.ListOptions{LabelSelector: selector.String()}}
+	if job, ok := obj.(*batchv1.Job); ok {
+		s.Complete = func(ctx context.Context) error { return jobEnded(ctx, clients, job.Namespace, job.Name) }
+	}
+	return s, nil
+}
+
+// jobEnded returns when the Job is complete, has failed or is deleted.
+func jobEnded(ctx context.Context, clients kubernetes.Interface, namespace, name string) error {
+	one := cache.NewListWatchFromClient(clients.BatchV1().RESTClient(), "jobs", namespace, fields.OneTermEqualSelector("metadata.name", name))
+	gone := func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil }
+	_, err := watchtools.UntilWithSync(ctx, one, &batchv1.Job{}, gone, func(ev watch.Event) (bool, error) {
+		job, ok := ev.Object.(*batchv1.Job)
+		return ev.Type == watch.Deleted || ok && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
+		}), nil
+	})
+	if wait.Interrupted(err) && ctx.Err() != nil {
+		return nil // the caller ends
+	}
+	return err
 }
 
 func printDaemonLog(env *Env) error {

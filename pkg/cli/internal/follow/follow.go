@@ -20,11 +20,18 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util/podcmd"
 )
 
-// Follower follows the containers of the pods that match one of Pods.
+// Selection is the pods that match a selector of labels or fields.
+type Selection struct {
+	Pods metav1.ListOptions
+	// Complete returns when the owner of the pods creates no more of them, as a Job that has ended. nil: its current pods are complete.
+	Complete func(ctx context.Context) error
+}
+
+// Follower follows the containers of the pods of its selections.
 type Follower struct {
 	Client        corev1client.PodInterface
-	Pods          []metav1.ListOptions // selectors of labels or fields
-	Container     string               // ""; the default container
+	Pods          []Selection
+	Container     string // ""; the default container
 	AllContainers bool
 	Options       corev1.PodLogOptions // SinceTime, SinceSeconds and TailLines are for the pods that are there at the start
 	IgnoreErrors  bool                 // an error of a log goes to Warn and the others are followed on
@@ -33,16 +40,17 @@ type Follower struct {
 	Warn  func(err error)
 }
 
-// Run follows until ctx ends, all pods have succeeded or failed and their logs are printed, or an error ends it.
+// Run follows until ctx ends, the selections are complete, all pods have succeeded or failed and their logs are printed, or an error ends it.
 func (f *Follower) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{Follower: f, changes: make(chan change), lines: make(chan line), ended: make(chan ended), pods: map[types.UID]*corev1.Pod{}, followed: map[containerKey]string{}}
 	defer r.all.Wait()
 	defer cancel()
-	for _, opts := range f.Pods {
-		r.all.Go(func() { r.watch(ctx, opts) })
+	for _, s := range f.Pods {
+		r.all.Go(func() { r.watch(ctx, s.Pods) })
+		r.all.Go(func() { r.complete(ctx, s) })
 	}
-	for left := len(f.Pods); ; {
+	for unlisted, incomplete := len(f.Pods), len(f.Pods); ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -51,9 +59,11 @@ func (f *Follower) Run(ctx context.Context) error {
 			case c.err != nil:
 				return c.err
 			case c.listed:
-				left--
+				unlisted--
+			case c.complete:
+				incomplete--
 			default:
-				r.observe(ctx, c, left > 0)
+				r.observe(ctx, c, unlisted > 0)
 			}
 		case l := <-r.lines:
 			if err := f.Print(l.pod, l.container, l.text); err != nil {
@@ -68,7 +78,7 @@ func (f *Follower) Run(ctx context.Context) error {
 				f.Warn(e.err)
 			}
 		}
-		if left == 0 && r.done() {
+		if unlisted == 0 && incomplete == 0 && r.done() {
 			return nil
 		}
 	}
@@ -81,17 +91,18 @@ type run struct {
 	changes  chan change
 	lines    chan line
 	ended    chan ended
-	pods     map[types.UID]*corev1.Pod
-	followed map[containerKey]string // the ID of the container whose log was opened last
-	streams  int                     // open logs
+	pods     map[types.UID]*corev1.Pod // nil: deleted
+	followed map[containerKey]string   // the ID of the container whose log was opened last
+	streams  int                       // open logs
 }
 
-// change is a pod that was created, changed or deleted, the end of the first list, or an error.
+// change is a pod that was created, changed or deleted, the end of the first list, the end of all lists, or an error.
 type change struct {
-	pod    *corev1.Pod
-	gone   bool
-	listed bool
-	err    error
+	pod      *corev1.Pod
+	gone     bool
+	listed   bool
+	complete bool
+	err      error
 }
 
 type line struct {
@@ -161,10 +172,29 @@ func (r *run) watch(ctx context.Context, opts metav1.ListOptions) {
 	}
 }
 
+// complete waits until no more pods are created, and sends those that watch may not have seen.
+func (r *run) complete(ctx context.Context, s Selection) {
+	if s.Complete != nil {
+		if err := s.Complete(ctx); err != nil {
+			send(ctx, r.changes, change{err: err})
+			return
+		}
+		list, err := r.Client.List(ctx, s.Pods)
+		if err != nil {
+			send(ctx, r.changes, change{err: err})
+			return
+		}
+		for i := range list.Items {
+			send(ctx, r.changes, change{pod: &list.Items[i]})
+		}
+	}
+	send(ctx, r.changes, change{complete: true})
+}
+
 // observe follows the containers of a pod that have started and are not followed yet. initial: the pod was there at the start.
 func (r *run) observe(ctx context.Context, c change, initial bool) {
-	if c.gone {
-		delete(r.pods, c.pod.UID)
+	if was, ok := r.pods[c.pod.UID]; c.gone || ok && was == nil {
+		r.pods[c.pod.UID] = nil // a list may still have it
 		return
 	}
 	r.pods[c.pod.UID] = c.pod
@@ -226,16 +256,21 @@ func (r *run) stream(ctx context.Context, pod string, opts *corev1.PodLogOptions
 	}
 }
 
-// done reports whether all pods have succeeded or failed and their logs are printed. A pod that matched and is gone does not count: its
-// controller may create another one.
+// done reports whether all pods have succeeded or failed and their logs are printed. If all were deleted, their controller may create others,
+// unless every selection says when it is complete.
 func (r *run) done() bool {
-	if len(r.pods) == 0 || r.streams > 0 {
+	if r.streams > 0 {
 		return false
 	}
+	pods := 0
 	for _, p := range r.pods {
+		if p == nil {
+			continue
+		}
 		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			return false
 		}
+		pods++
 	}
-	return true
+	return pods > 0 || !slices.ContainsFunc(r.Pods, func(s Selection) bool { return s.Complete == nil })
 }
