@@ -58,16 +58,28 @@ func (k *Kubelet) retryResizes() {
 func (k *Kubelet) allocateResizes(ctx context.Context, caller *podWorker) {
 	k.admission.Lock()
 	defer k.admission.Unlock()
+	for !k.tryAllocateResizes(ctx, caller) {
+	}
+}
+
+// tryAllocateResizes is one pass of allocateResizes. It ends at the first pod that was changed since the pass began and reports false: the
+// room that this pod needs must not go to a less important one.
+func (k *Kubelet) tryAllocateResizes(ctx context.Context, caller *podWorker) bool {
 	var list []waitingResize
 	for _, w := range k.resizes.list() {
 		list = append(list, w.waitingResize())
 	}
 	slices.SortFunc(list, compareResizes)
 	for _, r := range list {
-		if r.worker.decideResize(ctx, r.pod) && r.worker != caller {
+		changed, current := r.worker.decideResize(ctx, r.pod)
+		if !current {
+			return false
+		}
+		if changed && r.worker != caller {
 			r.worker.enqueue()
 		}
 	}
+	return true
 }
 
 // waitingResize is a resize that waits, with what its place in the queue depends on.
@@ -122,14 +134,16 @@ func priority(pod *corev1.Pod) int32 {
 }
 
 // decideResize allocates the resources that a pod requests if the node has room, and otherwise sets the condition PodResizePending. It
-// reports whether the pod's allocation or conditions have changed. The caller holds the kubelet's admission lock.
-func (w *podWorker) decideResize(ctx context.Context, pod *corev1.Pod) bool {
+// reports whether the pod's allocation or conditions have changed, and whether pod is the worker's current version: of another one nothing is
+// decided. The caller holds the kubelet's admission lock.
+func (w *podWorker) decideResize(ctx context.Context, pod *corev1.Pod) (changed, current bool) {
 	reason, message := w.refuseResize(ctx, pod)
 	a := &w.allocation
 	a.mu.Lock()
 	if a.pod != pod || len(a.allocated) == 0 {
+		current = a.pod == pod
 		a.mu.Unlock()
-		return false // a newer version is being synced, or it is decided
+		return false, current
 	}
 	old := a.pending
 	if reason == "" {
@@ -147,12 +161,12 @@ func (w *podWorker) decideResize(ctx context.Context, pod *corev1.Pod) bool {
 	if now == nil {
 		w.kubelet.resizes.remove(w)
 		w.event(ctx, pod, "", corev1.EventTypeNormal, "ResizeStarted", resizeMessage("Pod resize started", pod, pod.Generation, ""))
-		return true
+		return true, true
 	}
 	if old == nil || old.Reason != now.Reason || old.ObservedGeneration != now.ObservedGeneration {
 		w.event(ctx, pod, "", corev1.EventTypeWarning, "Resize"+now.Reason, resizeMessage("Pod resize "+reason, pod, pod.Generation, message))
 	}
-	return old == nil || *old != *now
+	return old == nil || *old != *now, true
 }
 
 // refuseResize returns why the node cannot give a pod the resources that it requests; "" if it can.
