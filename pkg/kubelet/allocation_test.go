@@ -143,7 +143,7 @@ func TestDeferredResizesAndFinishedPods(t *testing.T) {
 		}
 		r.until(name+" waits", func() string {
 			if got := resizeSummary(r.get(name)); !strings.HasPrefix(got, "PodResizePending=Deferred") {
-				return got
+				return fmt.Sprintf("got %q", got)
 			}
 			return ""
 		})
@@ -189,7 +189,7 @@ func TestInfeasibleResize(t *testing.T) {
 	const message = "In-place pod resize is not supported on this node"
 	r.until("the condition", func() string {
 		if got := resizeSummary(r.get("p")); got != "PodResizePending=Infeasible "+message {
-			return got
+			return fmt.Sprintf("got %q", got)
 		}
 		return ""
 	})
@@ -230,7 +230,7 @@ func TestSimulatedResize(t *testing.T) {
 			p := r.get("p")
 			got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().String() + " " + resizeSummary(p)
 			if got != amount+" "+conditions {
-				return got
+				return fmt.Sprintf("got %q", got)
 			}
 			return ""
 		})

@@ -231,7 +231,7 @@ func TestWebServersAsProcesses(t *testing.T) {
 		}
 		w.until("the log", func() string {
 			if got := w.logs(name, &corev1.PodLogOptions{TailLines: new(int64(1))}); !strings.Contains(got, "GET /hello 200") {
-				return got
+				return fmt.Sprintf("got %q", got)
 			}
 			return ""
 		})
@@ -255,7 +255,7 @@ func TestServiceAccountVolume(t *testing.T) {
 		got := w.logs("p", &corev1.PodLogOptions{})
 		for _, want := range []string{"ca.crt\nnamespace\ntoken\n", "default", "BEGIN CERTIFICATE"} {
 			if !strings.Contains(got, want) {
-				return got
+				return fmt.Sprintf("got %q", got)
 			}
 		}
 		return ""

@@ -273,7 +273,7 @@ func TestClaimIsBoundMeanwhile(t *testing.T) {
 	r.until("the pod runs", func() string {
 		if got := summary(r.get("waits")); got != "Running c:running+started+ready" {
 			r.advance(10 * time.Millisecond)
-			return got
+			return fmt.Sprintf("got %q", got)
 		}
 		return ""
 	})

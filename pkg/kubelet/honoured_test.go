@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +145,7 @@ func (r *rig) checkHonoured(tests []honoured) {
 			r.until(test.field, func() string {
 				last = r.get(name)
 				if got := summary(last); got != "Running c:running+started+ready" && got != "Pending c:CreateContainerConfigError" {
-					return got
+					return fmt.Sprintf("got %q", got)
 				}
 				return ""
 			})

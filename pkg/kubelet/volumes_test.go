@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -240,7 +241,7 @@ func TestVolumeIsUpdatedLater(t *testing.T) {
 	r.until("the new value", func() string {
 		if got := shown(folder)["a"]; got != "new" {
 			r.advance(mountRetry)
-			return got
+			return fmt.Sprintf("got %q", got)
 		}
 		return ""
 	})
