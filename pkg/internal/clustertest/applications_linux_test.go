@@ -250,12 +250,12 @@ func (u *tenant) kill() {
 func (u *tenant) eventually(want string, got func() string) {
 	u.Helper()
 	var last string
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if last = got(); last == want {
-			return
-		}
+	if !within(2*time.Minute, func() bool {
+		last = got()
+		return last == want
+	}) {
+		u.Fatalf("got %q, want %q", last, want)
 	}
-	u.Fatalf("got %q, want %q", last, want)
 }
 
 // fetch returns the body of a page, or the error.

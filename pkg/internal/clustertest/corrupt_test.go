@@ -65,9 +65,10 @@ func TestStatusOfReadOnlyStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(got, "unhealthy"); time.Sleep(50 * time.Millisecond) {
+	within(time.Minute, func() bool {
 		got = h.minikctl("status")
-	}
+		return strings.Contains(got, "unhealthy")
+	})
 	if !strings.Contains(got, "running, etcd-0 unhealthy") || !strings.Contains(got, "etcd-0: store is read-only: the folder of the database was removed") ||
 		strings.Contains(got, "deprecated") {
 		t.Errorf("status: got %s", got)

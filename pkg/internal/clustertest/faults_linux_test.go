@@ -242,7 +242,7 @@ func (w *faultWorld) serves() {
 	page := w.page()
 	w.settle("the Service", func() string {
 		if got := fetch(page); !strings.Contains(got, "Hello from pod data-") {
-			return got
+			return fmt.Sprintf("got %q", got)
 		}
 		return ""
 	})
@@ -252,12 +252,12 @@ func (w *faultWorld) serves() {
 func (w *faultWorld) settle(what string, missing func() string) {
 	w.t.Helper()
 	last := ""
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if last = missing(); last == "" {
-			return
-		}
+	if !within(2*time.Minute, func() bool {
+		last = missing()
+		return last == ""
+	}) {
+		w.t.Fatalf("%s\n%s: %s", w.log(), what, last)
 	}
-	w.t.Fatalf("%s\n%s: %s", w.log(), what, last)
 }
 
 // footprint returns what the cluster holds of the machine, sorted. Logs, the store and files of the daemon itself change all the time and are left

@@ -225,10 +225,8 @@ func (h *home) kill() {
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		h.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); daemon.Alive(h.paths()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.t.Fatal("the killed daemon is still there")
-		}
+	if !within(time.Minute, func() bool { return !daemon.Alive(h.paths()) }) {
+		h.t.Fatal("the killed daemon is still there")
 	}
 }
 

@@ -14,12 +14,26 @@ import (
 // command that has taken their cluster down.
 func checkLeft(t *testing.T, folder string) {
 	t.Helper()
-	left := processesOf(folder)
-	for deadline := time.Now().Add(20 * time.Second); len(left) > 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var left []string
+	within(20*time.Second, func() bool {
 		left = processesOf(folder)
-	}
+		return len(left) == 0
+	})
 	for _, p := range left {
 		t.Errorf("process left behind: %s", p)
+	}
+}
+
+// within reports whether a condition holds within a limit. It polls: processes that are not the test's children announce nothing to it. The
+// limit only ends a test that fails.
+func within(limit time.Duration, holds func() bool) bool {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
 	}
 }
 

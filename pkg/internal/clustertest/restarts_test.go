@@ -184,9 +184,7 @@ func killDaemon(ts *testscript.TestScript, name string) {
 	s, err := daemon.ReadState(paths)
 	ts.Check(err)
 	ts.Check(syscall.Kill(s.PID, syscall.SIGKILL))
-	for deadline := time.Now().Add(time.Minute); daemon.Alive(paths); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			ts.Fatalf("the killed daemon %s is still there", name)
-		}
+	if !within(time.Minute, func() bool { return !daemon.Alive(paths) }) {
+		ts.Fatalf("the killed daemon %s is still there", name)
 	}
 }

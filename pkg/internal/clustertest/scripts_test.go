@@ -224,13 +224,12 @@ func retry(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := regexp.Compile("(?ms)" + args[1])
 	ts.Check(err)
 	var out []byte
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	if !within(limit, func() bool {
 		out, _ = output(ts, args[2:])
-		if want.Match(out) != neg {
-			return
-		}
+		return want.Match(out) != neg
+	}) {
+		ts.Fatalf("after %s the output of %v still does not match %q:\n%s", limit, args[2:], args[1], out)
 	}
-	ts.Fatalf("after %s the output of %v still does not match %q:\n%s", limit, args[2:], args[1], out)
 }
 
 func output(ts *testscript.TestScript, args []string) ([]byte, error) {
