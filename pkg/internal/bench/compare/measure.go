@@ -51,6 +51,13 @@ func accountExists(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
+// createAccount creates the default ServiceAccount of a namespace, for a cluster without controllers.
+func createAccount(ctx context.Context, client kubernetes.Interface, ns string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := client.CoreV1().ServiceAccounts(ns).Create(ctx, account, metav1.CreateOptions{})
+	return err
+}
+
 func start(ctx context.Context, s side, _ sizes, t *table) error {
 	return with(ctx, s, want{control: true}, func(c *cluster, _ kubernetes.Interface) error {
 		t.add(s, "start to ready", seconds, c.took.Seconds())
@@ -75,8 +82,7 @@ func api(ctx context.Context, s side, size sizes, t *table) error {
 		if err != nil {
 			return err
 		}
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-		if _, err := client.CoreV1().ServiceAccounts(ns).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		if err := createAccount(ctx, client, ns); err != nil {
 			return err
 		}
 		load := strings.Repeat("x", 1024)
@@ -225,20 +231,12 @@ func scheduler(ctx context.Context, s side, size sizes, t *table) error {
 		what   string
 		change func(i int, p *corev1.Pod)
 	}{
-		{"no constraint", func(int, *corev1.Pod) {}},
-		{"spread over hosts", spread},
-		{"anti-affinity", antiAffinity},
+		{"no constraint", plain},
+		{"spread over hosts", spread(corev1.LabelHostname, 1)},
+		{"anti-affinity", antiAffinity(10)},
 	} {
 		err := with(ctx, s, want{control: true, nodes: size.nodes}, func(c *cluster, client kubernetes.Interface) error {
-			bound, _, err := podsCome(ctx, client, size.pods, func() error {
-				return parallel(size.pods, 32, func(i int) error {
-					p := pod(fmt.Sprintf("p-%d", i), corev1.DefaultSchedulerName)
-					p.Labels = map[string]string{"app": "web"}
-					kind.change(i, p)
-					_, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
-					return err
-				})
-			})
+			bound, _, err := podsCome(ctx, client, size.pods, func() error { return createPods(ctx, client, size.pods, kind.change) })
 			t.add(s, fmt.Sprintf("%d pods on %d nodes, %s: created and bound", size.pods, size.nodes, kind.what), rate, float64(size.pods)/bound.Seconds())
 			return err
 		})
@@ -249,40 +247,59 @@ func scheduler(ctx context.Context, s side, size sizes, t *table) error {
 	return nil
 }
 
-func spread(_ int, p *corev1.Pod) {
-	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
-	}}
+// createPods creates pods of app=web for the default scheduler. change sets the constraints of a pod from its number.
+func createPods(ctx context.Context, client kubernetes.Interface, n int, change func(i int, p *corev1.Pod)) error {
+	return parallel(n, 32, func(i int) error {
+		p := pod(fmt.Sprintf("p-%d", i), corev1.DefaultSchedulerName)
+		p.Labels = map[string]string{"app": "web"}
+		change(i, p)
+		_, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
+		return err
+	})
 }
 
-// antiAffinity gives the pods of a group of ten an anti-affinity for each other's nodes.
-func antiAffinity(i int, p *corev1.Pod) {
-	group := map[string]string{"group": fmt.Sprint(i / 10)}
-	p.Labels["group"] = group["group"]
-	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: group},
-		}},
-	}}
+func plain(int, *corev1.Pod) {}
+
+// spread spreads all pods over the domains of a topology key.
+func spread(key string, maxSkew int32) func(int, *corev1.Pod) {
+	return func(_ int, p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: maxSkew, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		}}
+	}
+}
+
+// antiAffinity gives the pods of a group of that size an anti-affinity for each other's nodes.
+func antiAffinity(size int) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{inGroup(i/size, corev1.LabelHostname, p)},
+		}}
+	}
+}
+
+// affinity gives the pods of a group of that size an affinity for each other's zone.
+func affinity(size int) func(int, *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{inGroup(i/size, corev1.LabelTopologyZone, p)},
+		}}
+	}
+}
+
+// inGroup makes a pod one of a group, and returns the term for the other pods of it.
+func inGroup(number int, key string, p *corev1.Pod) corev1.PodAffinityTerm {
+	group := fmt.Sprint(number)
+	p.Labels["group"] = group
+	return corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"group": group}}}
 }
 
 // podsCome calls create and returns how long after its start n pods of app=web were bound, and how long until all were Ready.
 func podsCome(ctx context.Context, client kubernetes.Interface, n int, create func() error) (bound, ready time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	pods := client.CoreV1().Pods("default")
-	list, err := pods.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, 0, err
-	}
-	// A busy kube-apiserver ends watches whose events it can't deliver in time: this watch resumes from its last event.
-	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = "app=web"
-			return pods.Watch(ctx, options)
-		},
-	})
+	w, err := watchPods(ctx, client)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -316,6 +333,22 @@ func podsCome(ctx context.Context, client kubernetes.Interface, n int, create fu
 	default:
 	}
 	return 0, 0, errors.Join(fmt.Errorf("the watch ended with %d of %d pods bound, %d ready", len(isBound), n, len(isReady)), err)
+}
+
+// watchPods watches the pods of app=web from now on. A busy kube-apiserver ends watches whose events it can't deliver in time: this
+// watch resumes from its last event.
+func watchPods(ctx context.Context, client kubernetes.Interface) (watch.Interface, error) {
+	pods := client.CoreV1().Pods("default")
+	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	return toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = "app=web"
+			return pods.Watch(ctx, options)
+		},
+	})
 }
 
 func pod(name, scheduler string) *corev1.Pod {

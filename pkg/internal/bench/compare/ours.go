@@ -55,6 +55,11 @@ func (o *ours) start(ctx context.Context, w want) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{took: time.Since(began), kubeconfig: kubeconfig}
+	c.schedule = func() (processes, func() error, error) {
+		pid, end, err := serve(home, []string{"HOME=" + home, "KUBECONFIG="}, o.program, "up", "--only", "scheduler", "--kubeconfig", kubeconfig,
+			"--name", "compare-scheduler", "--data-dir", filepath.Join(home, "scheduler"))
+		return processes{pid}, end, err
+	}
 	c.stop = func() error {
 		err := minikctl(context.WithoutCancel(ctx), "down", "--purge")
 		return errors.Join(err, os.RemoveAll(home))
@@ -77,6 +82,6 @@ func (o *ours) finish(ctx context.Context, c *cluster, data string, w want) erro
 	if err := json.Unmarshal(state, &daemon); err != nil {
 		return err
 	}
-	c.pids = []int{daemon.PID}
+	c.processes = processes{daemon.PID}
 	return nodesReady(ctx, c, w.nodes)
 }

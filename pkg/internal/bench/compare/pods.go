@@ -26,10 +26,7 @@ func simulate(ctx context.Context, c *cluster, nodes int) (end func() error, err
 	if err != nil {
 		return nil, err
 	}
-	if err := parallel(nodes, kubelets, func(i int) error {
-		_, err := client.CoreV1().Nodes().Create(ctx, simulatedNode(i), metav1.CreateOptions{})
-		return err
-	}); err != nil {
+	if err := createNodes(ctx, client, nodes, simulatedNode); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,6 +67,14 @@ func simulate(ctx context.Context, c *cluster, nodes int) (end func() error, err
 		factory.Shutdown()
 		return nil
 	}, nil
+}
+
+// createNodes creates nodes from their numbers.
+func createNodes(ctx context.Context, client kubernetes.Interface, n int, node func(i int) *corev1.Node) error {
+	return parallel(n, kubelets, func(i int) error {
+		_, err := client.CoreV1().Nodes().Create(ctx, node(i), metav1.CreateOptions{})
+		return err
+	})
 }
 
 func simulatedNode(i int) *corev1.Node {

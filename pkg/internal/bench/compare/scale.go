@@ -17,7 +17,7 @@ import (
 // loadLimit bounds the time of one load.
 const loadLimit = 10 * time.Minute
 
-// load runs work on a cluster, and adds the CPU time that it took, the memory after it and the peak of the memory.
+// load runs work on a cluster, and adds the CPU time that it took, the memory after it and the peak of the memory meanwhile.
 func load(ctx context.Context, s side, c *cluster, t *table, what string, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, loadLimit)
 	defer cancel()
@@ -25,28 +25,31 @@ func load(ctx context.Context, s side, c *cluster, t *table, what string, work f
 	if err != nil {
 		return err
 	}
-	return profiled(ctx, client, t.profiles, s.name()+" "+what, func() error { return measured(ctx, s, c, t, what, work) })
+	return profiled(ctx, client, t.profiles, s.name()+" "+what, func() error { return measured(ctx, s, c.processes, t, what, work) })
 }
 
-func measured(ctx context.Context, s side, c *cluster, t *table, what string, work func(ctx context.Context) error) error {
-	before, err := c.cpu()
+func measured(ctx context.Context, s side, p processes, t *table, what string, work func(ctx context.Context) error) error {
+	if err := p.resetPeak(); err != nil {
+		return err
+	}
+	before, err := p.cpu()
 	if err != nil {
 		return err
 	}
 	if err := work(ctx); err != nil {
 		return err
 	}
-	after, err := c.cpu()
+	after, err := p.cpu()
 	if err != nil {
 		return err
 	}
 	t.add(s, what+": CPU", cpu, after-before)
-	rss, err := c.memory("VmRSS")
+	rss, err := p.memory("VmRSS")
 	if err != nil {
 		return err
 	}
 	t.add(s, what+": memory after it", bytes, rss)
-	peak, err := c.memory("VmHWM")
+	peak, err := p.memory("VmHWM")
 	t.add(s, what+": peak memory", bytes, peak)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,26 +35,34 @@ type want struct {
 
 // cluster is a running side.
 type cluster struct {
+	processes                // that start has started
 	took       time.Duration // from the first command to ready
 	kubeconfig string
-	pids       []int
 	stop       func() error // ends its processes and removes its files
+	// schedule starts a scheduler in a process of its own, for a cluster without one. The process ends when end is called.
+	schedule func() (scheduler processes, end func() error, err error)
 }
 
 // client returns a client without a rate limit. It uses JSON, as kubectl and most operators do.
-func (c *cluster) client() (kubernetes.Interface, error) {
+func (c *cluster) client() (kubernetes.Interface, error) { return c.clientOf(runtime.ContentTypeJSON) }
+
+// clientOf returns a client without a rate limit that sends and accepts a content type.
+func (c *cluster) clientOf(contentType string) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS = -1
+	cfg.QPS, cfg.ContentType = -1, contentType
 	return kubernetes.NewForConfig(rest.AddUserAgent(cfg, "compare"))
 }
 
-// memory returns the sum of a field of /proc/PID/status of the cluster's processes in bytes: VmRSS, their resident memory, or
-// VmHWM, the peak of it.
-func (c *cluster) memory(field string) (float64, error) {
-	kib, err := c.sum(func(pid int) (float64, error) {
+// processes are the numbers of running processes.
+type processes []int
+
+// memory returns the sum of a field of /proc/PID/status of the processes in bytes: VmRSS, their resident memory, or VmHWM, the
+// peak of it.
+func (p processes) memory(field string) (float64, error) {
+	kib, err := p.sum(func(pid int) (float64, error) {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			return 0, err
@@ -67,10 +76,21 @@ func (c *cluster) memory(field string) (float64, error) {
 	return kib * 1024, err
 }
 
-// cpu returns the CPU seconds that the cluster's processes have used.
-func (c *cluster) cpu() (float64, error) {
+// resetPeak sets the peak of each process's memory to what it has now.
+func (p processes) resetPeak() error {
+	const peak = "5" // for clear_refs
+	for _, pid := range p {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peak), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpu returns the CPU seconds that the processes have used.
+func (p processes) cpu() (float64, error) {
 	const ticks = 100 // USER_HZ, which Linux fixes for programs on all supported architectures
-	return c.sum(func(pid int) (float64, error) {
+	return p.sum(func(pid int) (float64, error) {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return 0, err
@@ -86,9 +106,9 @@ func (c *cluster) cpu() (float64, error) {
 	})
 }
 
-func (c *cluster) sum(f func(pid int) (float64, error)) (float64, error) {
+func (p processes) sum(f func(pid int) (float64, error)) (float64, error) {
 	total := 0.0
-	for _, pid := range c.pids {
+	for _, pid := range p {
 		v, err := f(pid)
 		if err != nil {
 			return 0, fmt.Errorf("process %d: %w", pid, err)

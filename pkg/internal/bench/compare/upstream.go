@@ -30,6 +30,8 @@ func (u *upstream) can(section string) bool {
 	switch section {
 	case "start", "api":
 		return true
+	case "backlog":
+		return u.scheduler != ""
 	}
 	return u.controllers != "" && u.scheduler != ""
 }
@@ -76,7 +78,7 @@ func (u *upstream) start(ctx context.Context, w want) (_ *cluster, err error) {
 		var pid int
 		var end func() error
 		if pid, end, err = serve(home, []string{"HOME=" + home}, program, args...); err == nil {
-			c.pids, ends = append(c.pids, pid), append(ends, end)
+			c.processes, ends = append(c.processes, pid), append(ends, end)
 		}
 	}
 	began := time.Now()
@@ -95,6 +97,10 @@ func (u *upstream) start(ctx context.Context, w want) (_ *cluster, err error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	c.schedule = func() (processes, func() error, error) {
+		pid, end, err := serve(home, []string{"HOME=" + home}, u.scheduler, limits...)
+		return processes{pid}, end, err
 	}
 	wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
