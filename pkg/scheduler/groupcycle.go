@@ -37,6 +37,7 @@ type member struct {
 	status     *framework.Status         // why the pod has no node; nil: it has one, or was not tried
 	permit     *framework.Status         // of the Permit plugins for a pod with a node: nil or Wait
 	preempts   bool                      // victims have to leave the node first
+	preemption *Preemption               // of the PostFilter plugins; nil: none
 	nominating *framework.NominatingInfo // of the PostFilter plugins
 	message    string                    // of a pod without a node, as in its condition
 	draft      *minikctl.Decision        // nil: the pod was not tried
@@ -62,7 +63,17 @@ var errGroupUnschedulable = errors.New("pod group is unschedulable")
 
 // attemptGroup runs the scheduling cycle of the PodGroup of p, the pod that was popped. began is when the loop began to drain the inbox.
 func (s *Scheduler) attemptGroup(ctx context.Context, key objects.Key, p *queuedPodInfo, began time.Time) {
-	g := &groupAttempt{key: key, state: newCycleState()}
+	g, status, preempting := s.groupCycle(ctx, key, p, began)
+	if len(g.members) == 0 {
+		return
+	}
+	s.submitGroup(ctx, g, status, preempting)
+	s.setGroupCondition(ctx, key, status)
+}
+
+// groupCycle takes the pods of a group out of the queue and tries them. status and preempting are those of tryGroup.
+func (s *Scheduler) groupCycle(ctx context.Context, key objects.Key, p *queuedPodInfo, began time.Time) (g *groupAttempt, status *framework.Status, preempting bool) {
+	g = &groupAttempt{key: key, state: newCycleState()}
 	for _, q := range s.takeGroup(ctx, key, p) {
 		prof, ok := s.setup.profiles[q.info.pod.Spec.SchedulerName]
 		if !ok || q.info.pod.DeletionTimestamp != nil {
@@ -74,16 +85,13 @@ func (s *Scheduler) attemptGroup(ctx context.Context, key objects.Key, p *queued
 		g.members = append(g.members, &member{attempt: a})
 	}
 	if len(g.members) == 0 {
-		return
+		return g, nil, false
 	}
 	g.profile = g.members[0].profile
-	status := g.checkProfile()
-	preempting := false
-	if status == nil {
+	if status = g.checkProfile(); status == nil {
 		status, preempting = s.tryGroup(ctx, g)
 	}
-	s.submitGroup(ctx, g, status, preempting)
-	s.setGroupCondition(ctx, key, status)
+	return g, status, preempting
 }
 
 // takeGroup takes the pods of a group that are in the queue, besides the one that was popped, and returns all of them: those of high priority
@@ -164,7 +172,7 @@ func (s *Scheduler) tryMember(ctx context.Context, m *member) {
 	d := s.decide(ctx, m.attempt, s.machine.Now())
 	m.draft, m.status, m.message = s.decisions.draft(m.attempt, &d), d.status, d.message()
 	m.rejecting, m.pending = d.rejectors()
-	m.nominating = d.nominating
+	m.nominating, m.preemption = d.nominating, d.preemption
 	switch {
 	case d.status == nil:
 		m.found = d.node.node.Name
@@ -236,7 +244,25 @@ func (s *Scheduler) submitGroup(ctx context.Context, g *groupAttempt, status *fr
 
 // failMember requeues a pod of a group that was not scheduled, and records the reason. group is the status of the group.
 func (s *Scheduler) failMember(ctx context.Context, m *member, group *framework.Status, preempting bool) {
-	failed, message, nominating := m.status, m.message, m.nominating
+	failed, message, nominating := m.failure(group, preempting)
+	m.node = ""
+	if m.draft == nil {
+		m.draft = s.decisions.report(m.attempt, "", "")
+	}
+	s.requeueMember(m, failed)
+	if failed.IsError() {
+		slog.ErrorContext(ctx, "scheduling failed", "pod", podName(m.info.pod), "err", message)
+		s.decisions.finish(m.attempt, m.draft, "Error", "", message)
+		s.recordFailure(ctx, m.attempt, corev1.PodReasonSchedulerError, message, nominating)
+		return
+	}
+	s.decisions.finish(m.attempt, m.draft, "Unschedulable", "", message)
+	s.recordFailure(ctx, m.attempt, corev1.PodReasonUnschedulable, message, nominating)
+}
+
+// failure returns why a pod of a group was not scheduled, the message for its condition, and its nomination. group is the status of the group.
+func (m *member) failure(group *framework.Status, preempting bool) (failed *framework.Status, message string, nominating *framework.NominatingInfo) {
+	failed, message, nominating = m.status, m.message, m.nominating
 	switch {
 	case group.IsError():
 		nominating = clearNomination
@@ -250,21 +276,17 @@ func (s *Scheduler) failMember(ctx context.Context, m *member, group *framework.
 		failed, nominating = framework.NewStatus(framework.Unschedulable, m.permit.Message()).WithError(errGroupUnschedulable), clearNomination
 		message = failed.Message()
 	}
-	m.node = ""
-	if m.draft == nil {
-		m.draft = s.decisions.report(m.attempt, "", "")
-	}
+	return failed, message, nominating
+}
+
+// requeueMember requeues a pod of a group that was not scheduled. As in Kubernetes, events do not wake it before its backoff ends.
+func (s *Scheduler) requeueMember(m *member, failed *framework.Status) {
 	now := s.clock.Now()
 	if failed.IsError() {
-		slog.ErrorContext(ctx, "scheduling failed", "pod", podName(m.info.pod), "err", message)
 		s.queue.requeueError(m.queuedPodInfo, now)
-		s.decisions.finish(m.attempt, m.draft, "Error", "", message)
-		s.recordFailure(ctx, m.attempt, corev1.PodReasonSchedulerError, message, nominating)
 		return
 	}
-	s.queue.requeueUnschedulable(m.queuedPodInfo, m.rejecting, m.pending, true, now) // as in Kubernetes: events do not wake pods of a group
-	s.decisions.finish(m.attempt, m.draft, "Unschedulable", "", message)
-	s.recordFailure(ctx, m.attempt, corev1.PodReasonUnschedulable, message, nominating)
+	s.queue.requeueUnschedulable(m.queuedPodInfo, m.rejecting, m.pending, true, now)
 }
 
 // maxBlocking bounds the pods that a decision names as the reason why their group is unschedulable.

@@ -34,8 +34,8 @@ func TestSandboxQueue(t *testing.T) {
 		t.Helper()
 		a := box.Next(ctx)
 		switch {
-		case a == nil && want == "":
-		case a == nil || want == "" || a.Pod.Name != want || a.Node != on || len(a.Evicted) != evicts:
+		case len(a) == 0 && want == "":
+		case len(a) != 1 || a[0].Pod.Name != want || a[0].Node != on || len(a[0].Evicted) != evicts:
 			t.Fatalf("got %+v, want pod %q on node %q", a, want, on)
 		}
 	}

@@ -12,24 +12,36 @@ import (
 // watchedObjects finds the objects of the resources for whose events plugins registered, besides pods and nodes. It is safe for concurrent
 // use.
 type watchedObjects struct {
-	mu   sync.RWMutex
-	find map[framework.EventResource]func(objects.Key) (objects.Object, bool)
+	mu    sync.RWMutex
+	find  map[framework.EventResource]func(objects.Key) (objects.Object, bool)
+	given map[framework.EventResource]map[objects.Key]objects.Object // of a simulation
 }
 
 // watchedOf returns the objects of a simulation.
 func watchedOf(given map[framework.EventResource][]objects.Object) *watchedObjects {
-	w := &watchedObjects{}
+	w := &watchedObjects{given: map[framework.EventResource]map[objects.Key]objects.Object{}}
 	for of, list := range given {
-		byKey := map[objects.Key]objects.Object{}
 		for _, obj := range list {
-			byKey[objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}] = obj
+			w.put(of, obj)
 		}
+	}
+	return w
+}
+
+// put adds or replaces an object of a simulation, and returns the old one.
+func (w *watchedObjects) put(of framework.EventResource, obj objects.Object) (old objects.Object) {
+	byKey := w.given[of]
+	if byKey == nil {
+		byKey = map[objects.Key]objects.Object{}
+		w.given[of] = byKey
 		w.set(of, func(key objects.Key) (objects.Object, bool) {
 			obj, ok := byKey[key]
 			return obj, ok
 		})
 	}
-	return w
+	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	old, byKey[key] = byKey[key], obj
+	return old
 }
 
 // set sets the function that finds the objects of a resource.
