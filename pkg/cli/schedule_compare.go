@@ -21,11 +21,12 @@ func newScheduleCompare(env *Env) *cobra.Command {
 		Short: "Compare scheduler configurations on the same workload",
 		Long: `Compare KubeSchedulerConfiguration files on the same workload, in the scheduler's engine in this process. Each configuration runs once for
 each seed. The seed gives the order in which the pods arrive, one each 100 ms of virtual time, and draws among equally good nodes. Pods
-that find no node wait in the scheduling queue, and pods that are evicted arrive again. The cluster is the running one, or that of
+that find no node wait in the scheduling queue, and pods that are evicted arrive again. The pods of a gang, a PodGroup that needs a number of
+them, wait until they are there, and are placed together or not at all. The cluster is the running one, or that of
 --nodes-from or of -f, if they have Nodes.
 
 The table, and the plot of -o svg, has the means over all seeds with their 95 % confidence intervals, -o csv the figures of each run: pods that are placed, pending
-and evicted; the virtual time from arrival to binding; the requested part of CPU and memory; the part of the free resources without room for
+and evicted; the virtual time from arrival to binding; the same of gangs, if there are any; the requested part of CPU and memory; the part of the free resources without room for
 a pod; the nodes with pods; how far the nodes' loads are from their mean (mean and standard deviation), where a node's load is the
 greater of the requested parts of its CPU and memory; and the pods per second of the engine.`,
 		Example: `  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml --seeds 10

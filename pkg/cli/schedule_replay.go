@@ -41,10 +41,10 @@ func newScheduleReplay(env *Env) *cobra.Command {
 - a configuration file of Kubernetes' scheduler_perf, whose operations are the trace. --workload chooses among its workloads, CASE/WORKLOAD,
   by patterns; '*' means all. What cannot be replayed is named with its path.
 - a node list and a pod list in the "openb" CSV format of Alibaba's cluster-trace-gpu-v2023. Pods arrive at their creation_time and leave at
-  their deletion_time.
+  their deletion_time. Pods with the same value in a column gang are a gang, which needs gang_min of them, or all.
 
 Pods wait in the scheduling queue, with its backoffs and queueing hints. Attempts follow one another, and each takes --attempt-time of
-the virtual time. With several --config the trace is replayed under each of them.
+the virtual time. The pods of a gang are placed together or not at all. With several --config the trace is replayed under each of them.
 
 The table has the means over virtual time, and with --seeds those over several runs with their 95 % confidence intervals. -o csv has a line
 for each sample of each run, -o svg plots them.`,
@@ -266,9 +266,17 @@ func series(all [][]*whatif.Result) []seriesColumn {
 		{"running", "pods", func(s *whatif.Sample) float64 { return float64(s.Running) }},
 		{"pending", "pods", func(s *whatif.Sample) float64 { return float64(s.Pending) }},
 		{"preemptions", "pods", func(s *whatif.Sample) float64 { return float64(s.Preemptions) }},
-		{"cpu", "%", func(s *whatif.Sample) float64 { return 100 * s.CPU }},
-		{"memory", "%", func(s *whatif.Sample) float64 { return 100 * s.Memory }},
 	}
+	if whatif.HaveGangs(all) {
+		out = append(out,
+			seriesColumn{"gangs-running", "gangs", func(s *whatif.Sample) float64 { return float64(s.GangsRunning) }},
+			seriesColumn{"gangs-pending", "gangs", func(s *whatif.Sample) float64 { return float64(s.GangsPending) }},
+		)
+	}
+	out = append(out,
+		seriesColumn{"cpu", "%", func(s *whatif.Sample) float64 { return 100 * s.CPU }},
+		seriesColumn{"memory", "%", func(s *whatif.Sample) float64 { return 100 * s.Memory }},
+	)
 	for _, name := range whatif.ExtendedOf(all) {
 		out = append(out, seriesColumn{name, "%", func(s *whatif.Sample) float64 { return 100 * s.Extended[name] }})
 	}

@@ -8,7 +8,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -44,7 +43,7 @@ type WorkloadResult struct {
 func (c *Cluster) Simulation(registry scheduler.Registry, config *configv1.KubeSchedulerConfiguration) scheduler.Simulation {
 	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Objects: c.groupObjects()}
 	if len(q.Objects[framework.PodGroup]) > 0 { // the cluster that has them has the gates on
-		q.Features = feature.Gates{GenericWorkload: true, GangScheduling: true}
+		q.Features = gangFeatures
 	}
 	return q
 }

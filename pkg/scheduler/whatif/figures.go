@@ -44,9 +44,13 @@ var Metrics = []Metric{
 	{"throughput", "pods/s", func(r *Result) float64 { return r.Throughput }},
 }
 
-// MetricsOf returns Metrics, and a metric for each extended resource that nodes of the runs have.
+// MetricsOf returns Metrics, those of gangs if the runs have any, and a metric for each extended resource that nodes of the runs have.
 func MetricsOf(all [][]*Result) []Metric {
 	out := slices.Clone(Metrics)
+	if HaveGangs(all) {
+		at := slices.IndexFunc(out, func(m Metric) bool { return m.Name == "cpu" })
+		out = slices.Insert(out, at, gangMetrics...)
+	}
 	for _, name := range ExtendedOf(all) {
 		at := slices.IndexFunc(out, func(m Metric) bool { return m.Name == "fragmentation" })
 		out = slices.Insert(out, at, Metric{name, "%", func(r *Result) float64 { return 100 * r.Extended[name] }})
@@ -89,8 +93,9 @@ type Result struct {
 	Pending     int `json:"pending"`
 	Preemptions int `json:"preemptions"` // pods that were evicted
 	// Wait and WaitP99 are the virtual time, in seconds, from a pod's arrival to its binding: the mean and the 99th percentile of the pods that were bound.
-	Wait    float64 `json:"wait"`
-	WaitP99 float64 `json:"waitP99"`
+	Wait    float64      `json:"wait"`
+	WaitP99 float64      `json:"waitP99"`
+	Gangs   *GangFigures `json:"gangs,omitempty"` // nil: there were none
 	State
 	Throughput float64 `json:"throughput"` // pods per second of the engine
 	// Stopped is why a replay ended before the trace; "": it did not.
@@ -108,6 +113,9 @@ type Sample struct {
 	Running     int `json:"running"`
 	Pending     int `json:"pending"`
 	Preemptions int `json:"preemptions"` // so far
+	// GangsRunning and GangsPending are the gangs with pods, of which as many as they need are bound, or not.
+	GangsRunning int `json:"gangsRunning,omitempty"`
+	GangsPending int `json:"gangsPending,omitempty"`
 	State
 }
 
@@ -152,7 +160,8 @@ func (p *Player) keep(s Sample) {
 }
 
 func (p *Player) look() Sample {
-	return Sample{at: p.Elapsed(), Running: len(p.pods) - p.unbound, Pending: p.unbound, Preemptions: p.preemptions,
+	running, pending := p.gangs.counts()
+	return Sample{at: p.Elapsed(), Running: len(p.pods) - p.unbound, Pending: p.unbound, Preemptions: p.preemptions, GangsRunning: running, GangsPending: pending,
 		State: stateOf(p.box.NodeInfos(), &p.shapes)}
 }
 

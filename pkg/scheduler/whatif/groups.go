@@ -36,19 +36,8 @@ func groupOf(pod *corev1.Pod) (g group, ok bool) {
 func (c *Cluster) minimums() map[group]int {
 	out := map[group]int{}
 	for _, obj := range c.PodGroups {
-		key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-		switch o := obj.(type) {
-		case *schedulingv1alpha2.PodGroup:
-			if gang := o.Spec.SchedulingPolicy.Gang; gang != nil {
-				out[group{key, false}] = int(gang.MinCount)
-			}
-		case *unstructured.Unstructured:
-			switch n, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "minMember"); n := n.(type) {
-			case int64:
-				out[group{key, true}] = int(n)
-			case float64: // of YAML
-				out[group{key, true}] = int(n)
-			}
+		if of, need, gang := minimumOf(obj); gang {
+			out[of] = need
 		}
 	}
 	for _, pod := range c.Pods {
@@ -58,6 +47,26 @@ func (c *Cluster) minimums() map[group]int {
 		}
 	}
 	return out
+}
+
+// minimumOf returns the group of a PodGroup object, and the number of pods that it needs if it is a gang.
+func minimumOf(obj objects.Object) (of group, need int, gang bool) {
+	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	switch o := obj.(type) {
+	case *schedulingv1alpha2.PodGroup:
+		if policy := o.Spec.SchedulingPolicy.Gang; policy != nil {
+			return group{key, false}, int(policy.MinCount), true
+		}
+	case *unstructured.Unstructured:
+		switch n, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "minMember"); n := n.(type) {
+		case int64:
+			return group{key, true}, int(n), true
+		case float64: // of YAML
+			return group{key, true}, int(n), true
+		}
+		return group{key, true}, 0, false
+	}
+	return group{key, false}, 0, false
 }
 
 // groupObjects returns the PodGroups as plugins find them.

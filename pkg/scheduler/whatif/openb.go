@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,11 @@ type File struct {
 type openbTrace struct {
 	nodes []*corev1.Node
 	pods  []openbPod
+	gangs map[string]*openbGang
 }
+
+// openbGang is a gang of an openb trace, of pods that have its name in the column gang.
+type openbGang struct{ pods, least int64 }
 
 // openbPod is a pod with the seconds at which it arrives and leaves; left is -1 if it stays.
 type openbPod struct {
@@ -60,7 +65,7 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 // ReadOpenB reads an openb trace: a list of nodes and one of pods, in any order, or several of each.
 func ReadOpenB(name string, files []File) (Trace, error) {
-	t := openbTrace{}
+	t := openbTrace{gangs: map[string]*openbGang{}}
 	names := map[string]string{}
 	for _, f := range files {
 		if err := t.read(f, names); err != nil {
@@ -73,7 +78,7 @@ func ReadOpenB(name string, files []File) (Trace, error) {
 	case len(t.pods) == 0:
 		return Trace{}, errors.New("an openb trace needs a list of pods, with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, creation_time and deletion_time")
 	}
-	return Trace{Name: name, Play: t.play}, nil
+	return Trace{Name: name, Play: t.play, Gangs: len(t.gangs) > 0}, nil
 }
 
 // read adds the lines of a file. names has the places of the nodes and pods so far.
@@ -172,8 +177,37 @@ func (t *openbTrace) addPod(l *csvLine) string {
 			l.fail("deletion_time", fmt.Sprintf("%d is before the creation_time, %d", p.left, p.created))
 		}
 	}
+	t.joinGang(l, pod)
 	t.pods = append(t.pods, p)
 	return name
+}
+
+// joinGang makes a pod a member of the gang in the column gang. gang_min is the number of pods that the gang needs, by default all of them.
+func (t *openbTrace) joinGang(l *csvLine, pod *corev1.Pod) {
+	if l.optional("gang") == "" {
+		return
+	}
+	name := l.name("gang")
+	gang := t.gangs[name]
+	if gang == nil {
+		gang = &openbGang{}
+		t.gangs[name] = gang
+	}
+	gang.pods++
+	if l.optional("gang_min") != "" {
+		least := l.number64("gang_min", math.MaxInt32)
+		if gang.least != 0 && gang.least != least {
+			l.fail("gang_min", fmt.Sprintf("another pod of the gang %s has %d", name, gang.least))
+		}
+		gang.least = least
+	}
+	pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+}
+
+// podGroup returns the PodGroup of a gang.
+func (g *openbGang) podGroup(name string) *schedulingv1alpha2.PodGroup {
+	policy := schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: int32(cmp.Or(g.least, g.pods))}}
+	return &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}, Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: policy}}
 }
 
 // models returns the affinity to nodes with one of the GPU models in gpu_spec, nil if it is empty.
@@ -277,6 +311,9 @@ type openbEvent struct {
 func (t *openbTrace) play(ctx context.Context, p *Player) error {
 	for _, n := range t.nodes {
 		p.SetNode(ctx, n.DeepCopy())
+	}
+	for name, gang := range t.gangs {
+		p.SetPodGroup(ctx, gang.podGroup(name))
 	}
 	var events []openbEvent
 	for i, pod := range t.pods {

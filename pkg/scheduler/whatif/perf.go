@@ -52,12 +52,13 @@ type PerfWorkload struct {
 	// Ignored has what has no effect on a replay, with its path.
 	Ignored []string
 
-	ops []perfOp
+	gangs bool // PodGroups are created
+	ops   []perfOp
 }
 
 // Trace returns the trace of a workload without Unsupported.
 func (w PerfWorkload) Trace() Trace {
-	return Trace{Name: w.Name, Play: func(ctx context.Context, p *Player) error { return newPerfRun(p).run(ctx, w.ops) }}
+	return Trace{Name: w.Name, Gangs: w.gangs, Play: func(ctx context.Context, p *Player) error { return newPerfRun(p).run(ctx, w.ops) }}
 }
 
 // maxCount bounds the counts of operations.
@@ -154,6 +155,9 @@ func (b *perfBuild) build() PerfWorkload {
 	gates := map[string]bool{}
 	maps.Copy(gates, b.test.FeatureGates)
 	maps.Copy(gates, b.workload.FeatureGates)
+	if b.out.gangs { // they are on where there are PodGroups
+		maps.DeleteFunc(gates, func(name string, on bool) bool { return on && (name == "GenericWorkload" || name == "GangScheduling") })
+	}
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
 		b.out.Ignored = append(b.out.Ignored, "featureGates."+gate)
 	}
@@ -351,6 +355,9 @@ func (b *perfBuild) object(field, path string, kinds ...string) *perfTemplate {
 			_, err = decodeTemplate[corev1.Namespace](t, 0, 1)
 		case "PriorityClass":
 			_, err = decodeTemplate[schedulingv1.PriorityClass](t, 0, 1)
+		case "PodGroup":
+			b.out.gangs = true
+			_, err = t.podGroup("", 0, 1)
 		}
 		if err == nil {
 			return t

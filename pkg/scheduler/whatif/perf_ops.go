@@ -281,7 +281,7 @@ type createAny struct {
 
 func (o *createAny) prepare(b *perfBuild) {
 	o.count = b.count(o.Count, o.CountParam, 1)
-	o.template = b.object("templatePath", o.TemplatePath, anyKinds...)
+	o.template = b.object("templatePath", o.TemplatePath, append([]string{"PodGroup"}, anyKinds...)...)
 }
 
 func (o *createAny) run(ctx context.Context, r *perfRun) error {

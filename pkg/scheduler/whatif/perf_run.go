@@ -205,6 +205,12 @@ func (r *perfRun) create(ctx context.Context, t *perfTemplate, namespace string,
 		class, err := decodeTemplate[schedulingv1.PriorityClass](t, i, count)
 		r.cluster.Priorities = append(r.cluster.Priorities, class)
 		return remove, err
+	case "PodGroup":
+		group, err := t.podGroup(namespace, i, count)
+		if err == nil {
+			r.player.SetPodGroup(ctx, group)
+		}
+		return remove, err
 	}
 	return remove, nil // a Service
 }

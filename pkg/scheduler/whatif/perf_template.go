@@ -9,9 +9,12 @@ import (
 	"text/template"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
@@ -71,6 +74,28 @@ func (t *perfTemplate) text(index, count int) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// podGroup returns the PodGroup with a number, of either API, in a namespace.
+func (t *perfTemplate) podGroup(namespace string, index, count int) (objects.Object, error) {
+	meta, err := decodeTemplate[metav1.PartialObjectMetadata](t, index, count)
+	if err != nil {
+		return nil, err
+	}
+	var out objects.Object
+	switch meta.APIVersion {
+	case schedulingv1alpha2.SchemeGroupVersion.String():
+		out, err = decodeTemplate[schedulingv1alpha2.PodGroup](t, index, count)
+	case "scheduling.x-k8s.io/v1alpha1":
+		out, err = decodeTemplate[unstructured.Unstructured](t, index, count)
+	default:
+		err = fmt.Errorf("%s: apiVersion: %q has no PodGroups that are simulated", t.path, meta.APIVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.SetNamespace(namespace)
+	return out, nil
+}
+
 // decodeTemplate returns the object with a number. Unknown fields are errors, except in metadata of objects of any kind.
 func decodeTemplate[T any](t *perfTemplate, index, count int) (*T, error) {
 	text, err := t.text(index, count)
@@ -78,9 +103,10 @@ func decodeTemplate[T any](t *perfTemplate, index, count int) (*T, error) {
 		return nil, err
 	}
 	out := new(T)
-	if _, partial := any(out).(*metav1.PartialObjectMetadata); partial {
+	switch any(out).(type) {
+	case *metav1.PartialObjectMetadata, *unstructured.Unstructured:
 		err = yaml.Unmarshal(text, out)
-	} else {
+	default:
 		err = plug.Decode(text, out) // names of fields in any case, as in scheduler_perf
 	}
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 // templates are the files that the configurations of these tests name.
 var templates = map[string]string{
 	"node.yaml":     "apiVersion: v1\nkind: Node\nmetadata: {name: 'n{{.Index}}'}\nstatus: {capacity: {cpu: {{AddInt 1 .Index}}, memory: 8Gi, pods: 10}}\n",
+	"small.yaml":    "apiVersion: v1\nkind: Node\nmetadata: {name: small}\nstatus: {capacity: {cpu: 1500m, memory: 8Gi, pods: 10}}\n",
+	"second.yaml":   "apiVersion: v1\nkind: Node\nmetadata: {name: second}\nstatus: {capacity: {cpu: '1', memory: 8Gi, pods: 10}}\n",
 	"pod.yaml":      "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-, labels: {app: web}}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}\n",
 	"big.yaml":      "apiVersion: v1\nkind: Pod\nmetadata: {name: 'big-{{.Index}}'}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: '8'}}}]}\n",
 	"smaller.yaml":  "apiVersion: v1\nkind: Pod\nmetadata: {name: 'big-{{.Index}}'}\nspec: {nodeName: x, containers: [{name: c, image: i, resources: {requests: {cpu: '1'}}}]}\n",
@@ -24,6 +26,11 @@ var templates = map[string]string{
 	"class.yaml":    "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 10\n",
 	"service.yaml":  "apiVersion: v1\nkind: Service\nmetadata: {generateName: s-}\n",
 	"claim.yaml":    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}\n",
+	"group.yaml":    "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: 'g{{.Index}}'}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n",
+	"member.yaml":   "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\nspec: {schedulingGroup: {podGroupName: 'g{{Mod .Index 2}}'}, containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}\n",
+	"crd.yaml":      "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: 'g{{.Index}}'}\nspec: {minMember: 2}\n",
+	"labelled.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-, labels: {scheduling.x-k8s.io/pod-group: 'g{{Mod .Index 2}}'}}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}\n",
+	"later.yaml":    "apiVersion: scheduling.k8s.io/v1beta9\nkind: PodGroup\nmetadata: {name: g}\n",
 	"typo.yaml":     "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containrs: []}\n",
 	"action.yaml":   "kind: Pod\nmetadata: {name: 'p{{Mod .Index 0}}'}\n",
 	"unclosed.yaml": "kind: Pod\nmetadata: {name: 'p{{.Index'}\n",
@@ -221,4 +228,27 @@ func FuzzPerf(f *testing.F) {
 			t.Errorf("the error names no file: %v", err)
 		}
 	})
+}
+
+// TestPerfOfGangs replays gangs of both APIs in a node with room for one and a half of them, and then in a larger one.
+func TestPerfOfGangs(t *testing.T) {
+	for _, api := range []struct{ group, pod string }{{"group.yaml", "member.yaml"}, {"crd.yaml", "labelled.yaml"}} {
+		w := perf(t, op("opcode: createNodes, count: 1, nodeTemplatePath: small.yaml")+op("opcode: createAny, namespace: x, templatePath: %s, count: 2", api.group)+
+			op("opcode: createPods, namespace: x, count: 4, podTemplatePath: %s, skipWaitToCompletion: true", api.pod)+op("opcode: sleep, duration: 100s")+
+			op("opcode: createNodes, count: 1, nodeTemplatePath: second.yaml")+op("opcode: barrier"), "")
+		r := replay(t, w.Trace())
+		if r.Stopped != "" || r.Placed != 4 || r.Gangs.Placed != 2 || r.Gangs.Pending != 0 || r.Gangs.WaitP99 < 100 || r.Gangs.WaitP99 > 110.1 {
+			t.Errorf("%s: %+v %+v", api.group, *r, r.Gangs)
+		}
+	}
+	text := "- name: Case\n  featureGates: {GenericWorkload: true, GangScheduling: true, Other: true}\n  workloadTemplate:\n" + op("opcode: createAny, namespace: x, templatePath: group.yaml") +
+		"  workloads: [{name: load}]\n"
+	list, err := whatif.ReadPerf(whatif.File{Name: "perf.yaml", Data: []byte(text)}, readTemplate)
+	if err != nil || !slices.Equal(list[0].Ignored, []string{"featureGates.Other"}) {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	_, err = whatif.ReadPerf(whatif.File{Name: "perf.yaml", Data: []byte(strings.Replace(text, "group.yaml", "later.yaml", 1))}, readTemplate)
+	if err == nil || !strings.Contains(err.Error(), `apiVersion: "scheduling.k8s.io/v1beta9" has no PodGroups that are simulated`) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -21,6 +23,7 @@ import (
 type Trace struct {
 	Name   string
 	Config *configv1.KubeSchedulerConfiguration // that the trace names; nil: none
+	Gangs  bool                                 // PodGroups are created
 	// Play makes the events of the trace happen, in p's virtual time.
 	Play func(ctx context.Context, p *Player) error
 }
@@ -38,6 +41,9 @@ const DefaultAttemptTime = time.Millisecond
 
 // Replay plays a trace on the simulation's cluster. The same seed gives the same result, except for its throughput.
 func Replay(ctx context.Context, q scheduler.Simulation, t Trace, o Options) (*Result, error) {
+	if t.Gangs {
+		q.Features = gangFeatures
+	}
 	p, err := newPlayer(ctx, q, o)
 	if err != nil {
 		return nil, err
@@ -77,6 +83,7 @@ type Player struct {
 	records  []*podRecord // in the order of their arrival
 	unbound  int
 	counts   map[string]*podCounts // by namespace
+	gangs    *gangs
 	shapes   shapes
 	samples  []Sample
 	sampled  time.Time // when the last sample was due
@@ -106,18 +113,21 @@ type window struct{ from, to time.Time }
 func newPlayer(ctx context.Context, q scheduler.Simulation, o Options) (*Player, error) {
 	began := time.Unix(0, 0).UTC()
 	clk := clock.NewManual(began, clock.Real())
+	gangs := newGangs()
+	q = gangs.inPodGroups(q)
 	q.Clock = clk
 	box, err := scheduler.NewSandbox(ctx, q, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{box: box, clock: clk, began: began, options: o, Interval: 10 * o.AttemptTime, pods: map[types.UID]*podRecord{}, counts: map[string]*podCounts{}, sampled: began,
+	p := &Player{box: box, clock: clk, began: began, options: o, Interval: 10 * o.AttemptTime, pods: map[types.UID]*podRecord{}, counts: map[string]*podCounts{}, gangs: gangs, sampled: began,
 		nextFlush: began.Add(scheduler.FlushEvery)}
 	for _, n := range box.NodeInfos() {
 		for _, pod := range n.GetPods() {
 			r := &podRecord{pod: pod.GetPod(), bound: began}
 			p.pods[r.pod.UID] = r
 			p.tally(r, 1)
+			gangs.ran(r.pod, began)
 		}
 	}
 	return p, nil
@@ -132,11 +142,22 @@ func (p *Player) At(at time.Duration, do func(ctx context.Context) error) {
 	heap.Push(&p.events, event{p.began.Add(at), p.scheduled, do})
 }
 
+// SetPodGroup adds or replaces a PodGroup of either API. One of scheduling.x-k8s.io comes before its pods.
+func (p *Player) SetPodGroup(ctx context.Context, obj objects.Object) {
+	group := p.gangs.add(obj)
+	if group != obj {
+		p.box.SetObject(ctx, labelledGroups, obj)
+	}
+	p.box.SetObject(ctx, framework.PodGroup, group)
+}
+
 // AddPod adds a pod that arrives now. A pod without a UID gets one. It needs its defaults and its priority.
 func (p *Player) AddPod(ctx context.Context, pod *corev1.Pod) error {
 	if pod.UID == "" {
 		pod.UID = types.UID(fmt.Sprintf("replay-%d", len(p.records)+1))
 	}
+	pod.DeletionTimestamp = nil // a cluster may be deleting it; here it arrives like any other
+	p.gangs.join(pod)
 	r := &podRecord{pod: pod, arrived: p.clock.Now()}
 	if pod.Spec.NodeName != "" {
 		r.bound = r.arrived
@@ -146,6 +167,7 @@ func (p *Player) AddPod(ctx context.Context, pod *corev1.Pod) error {
 	r.attempted = len(pod.Spec.SchedulingGates) > 0
 	p.tally(r, 1)
 	r.measured = p.measures(pod)
+	p.gangs.arrived(pod, r.measured, r.arrived)
 	p.pods[pod.UID] = r
 	p.records = append(p.records, r)
 	p.shapes.add(pod)
@@ -194,6 +216,7 @@ func (p *Player) measures(pod *corev1.Pod) bool { return p.collects != nil && p.
 // UpdatePod replaces a pod by a newer version with the same UID. It keeps its node.
 func (p *Player) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	r := p.pods[pod.UID]
+	p.gangs.join(pod)
 	pod.Spec.NodeName, pod.Generation = r.pod.Spec.NodeName, r.pod.Generation+1
 	r.pod = pod
 	return p.box.SetPod(ctx, pod)
@@ -205,15 +228,16 @@ func (p *Player) DeletePod(ctx context.Context, uid types.UID) {
 	if !ok {
 		return
 	}
-	p.forget(r)
+	p.forget(r, false)
 	p.box.DeletePod(ctx, r.pod)
 }
 
-// forget ends the record of a pod that is deleted.
-func (p *Player) forget(r *podRecord) {
+// forget ends the record of a pod that is deleted, or evicted.
+func (p *Player) forget(r *podRecord, evicted bool) {
 	delete(p.pods, r.pod.UID)
 	p.tally(r, -1)
-	r.gone = true
+	p.gangs.left(r.pod, !r.bound.IsZero(), evicted, p.clock.Now())
+	r.gone, r.evicted = true, evicted
 	if r.bound.IsZero() {
 		p.unbound--
 	}
@@ -321,46 +345,61 @@ func (p *Player) advance(ctx context.Context, to time.Time) error {
 	return err
 }
 
-// try tries the next pod of the queue.
+// try tries the next pod of the queue, and with it those of its PodGroup.
 func (p *Player) try(ctx context.Context) (bool, error) {
 	before := p.options.Now()
-	a := p.box.Next(ctx)
-	if a == nil {
+	attempts := p.box.Next(ctx)
+	if len(attempts) == 0 {
 		return false, nil
 	}
 	took := p.options.Now().Sub(before)
-	r := p.pods[a.Pod.UID]
-	if err := p.advance(ctx, p.clock.Now().Add(p.options.AttemptTime)); err != nil {
+	if err := p.advance(ctx, p.clock.Now().Add(time.Duration(len(attempts))*p.options.AttemptTime)); err != nil {
 		return true, err
 	}
-	p.tally(r, -1)
-	r.attempted = true
 	if p.collecting() {
 		p.engine += took
 	}
+	for _, a := range attempts {
+		p.attempted(a)
+	}
+	for _, a := range attempts {
+		for _, v := range a.Evicted {
+			p.evicted(v)
+		}
+	}
+	return true, nil
+}
+
+// attempted records what became of a pod in an attempt that ends now.
+func (p *Player) attempted(a scheduler.Attempt) {
+	r := p.pods[a.Pod.UID]
+	p.tally(r, -1)
+	r.attempted = true
 	if a.Node != "" {
 		pod := *r.pod
 		pod.Spec.NodeName = a.Node
 		r.pod, r.bound = &pod, p.clock.Now()
-		r.measured = r.measured || p.measures(&pod)
+		measured := p.measures(&pod)
+		r.measured = r.measured || measured
 		p.unbound--
 		if p.collecting() {
 			p.bound++
 		}
+		p.gangs.placed(&pod, measured, r.bound)
 	}
 	p.tally(r, 1)
-	for _, v := range a.Evicted {
-		if p.collecting() {
-			p.preemptions++
-		}
-		victim := p.pods[v.UID]
-		p.forget(victim)
-		victim.evicted = true
-		if p.Evicted != nil {
-			p.Evicted(victim.pod)
-		}
+}
+
+// evicted records that a preemption evicted a pod.
+func (p *Player) evicted(pod *corev1.Pod) {
+	if p.collecting() {
+		p.preemptions++
 	}
-	return true, nil
+	victim := p.pods[pod.UID]
+	p.forget(victim, true)
+	if p.Evicted != nil {
+		p.Evicted(victim.pod)
+	}
 }
 
 // collecting reports whether what happens now counts in the figures.
@@ -407,13 +446,8 @@ func (p *Player) result() *Result {
 		r.Placed++
 		waits = append(waits, record.bound.Sub(record.arrived).Seconds())
 	}
-	slices.Sort(waits)
-	for _, w := range waits {
-		r.Wait += w / float64(len(waits))
-	}
-	if n := len(waits); n > 0 {
-		r.WaitP99 = waits[(n*99+99)/100-1]
-	}
+	r.Wait, r.WaitP99 = meanAndP99(waits)
+	r.Gangs = p.gangs.figures(len(p.windows) == 0)
 	if p.engine > 0 {
 		r.Throughput = float64(p.bound) / p.engine.Seconds()
 	}
