@@ -16,12 +16,20 @@ func ResourcesWith(g feature.Gates) []objects.Resource {
 	if !g.GenericWorkload {
 		return Resources()
 	}
+	if g.TopologyAwareWorkloadScheduling {
+		return withTopology()
+	}
 	return withWorkloads()
 }
 
-var withWorkloads = sync.OnceValue(func() []objects.Resource {
-	return append(slices.Clone(rows()), objects.Row(scheduling.Workloads()), objects.Row(scheduling.PodGroups()))
-})
+var (
+	withWorkloads = sync.OnceValue(func() []objects.Resource { return workloadRows(feature.Gates{GenericWorkload: true}) })
+	withTopology  = sync.OnceValue(func() []objects.Resource { return workloadRows(feature.All) })
+)
+
+func workloadRows(g feature.Gates) []objects.Resource {
+	return append(slices.Clone(rows()), objects.Row(scheduling.Workloads(g)), objects.Row(scheduling.PodGroups(g)))
+}
 
 // withoutSchedulingGroups returns the rows of a cluster without the feature gate GenericWorkload: they drop the scheduling groups of pod
 // specs, except in objects that have one since a time when the gate was on.

@@ -3,7 +3,6 @@
 package feature
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,16 +11,20 @@ import (
 
 // Gates are the feature gates of a cluster. The zero value is Kubernetes' default.
 type Gates struct {
-	GenericWorkload bool // the resources Workload and PodGroup, and spec.schedulingGroup of pods
-	GangScheduling  bool // the scheduler plugin GangScheduling
+	GenericWorkload                 bool // the resources Workload and PodGroup, and spec.schedulingGroup of pods
+	GangScheduling                  bool // the scheduler plugin GangScheduling
+	TopologyAwareWorkloadScheduling bool // placements of PodGroups, and their spec.schedulingConstraints
 }
 
 // All has every gate on.
-var All = Gates{GenericWorkload: true, GangScheduling: true}
+var All = Gates{GenericWorkload: true, GangScheduling: true, TopologyAwareWorkloadScheduling: true}
 
 // names returns the gates by their names.
 func (g *Gates) names() map[string]*bool {
-	return map[string]*bool{"GenericWorkload": &g.GenericWorkload, "GangScheduling": &g.GangScheduling}
+	return map[string]*bool{
+		"GenericWorkload": &g.GenericWorkload, "GangScheduling": &g.GangScheduling,
+		"TopologyAwareWorkloadScheduling": &g.TopologyAwareWorkloadScheduling,
+	}
 }
 
 // Parse returns the gates of a map from names to whether the gate is on. Gates that need another one which is off are refused, as by
@@ -36,8 +39,10 @@ func Parse(on map[string]bool) (Gates, error) {
 		}
 		*gate = on[name]
 	}
-	if g.GangScheduling && !g.GenericWorkload {
-		return Gates{}, errors.New("the feature gate GangScheduling requires GenericWorkload")
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if *known[name] && !g.GenericWorkload {
+			return Gates{}, fmt.Errorf("the feature gate %s requires GenericWorkload", name)
+		}
 	}
 	return g, nil
 }

@@ -13,10 +13,11 @@ func TestParse(t *testing.T) {
 		err  string
 	}{
 		{nil, feature.Gates{}, ""},
-		{map[string]bool{"GenericWorkload": true, "GangScheduling": true}, feature.All, ""},
+		{map[string]bool{"GenericWorkload": true, "GangScheduling": true, "TopologyAwareWorkloadScheduling": true}, feature.All, ""},
 		{map[string]bool{"GenericWorkload": true, "GangScheduling": false}, feature.Gates{GenericWorkload: true}, ""},
 		{map[string]bool{"GangScheduling": true}, feature.Gates{}, "the feature gate GangScheduling requires GenericWorkload"},
-		{map[string]bool{"Nope": true}, feature.Gates{}, `feature gate "Nope" is not one of [GangScheduling GenericWorkload]`},
+		{map[string]bool{"TopologyAwareWorkloadScheduling": true}, feature.Gates{}, "the feature gate TopologyAwareWorkloadScheduling requires GenericWorkload"},
+		{map[string]bool{"Nope": true}, feature.Gates{}, `feature gate "Nope" is not one of [GangScheduling GenericWorkload TopologyAwareWorkloadScheduling]`},
 	} {
 		got, err := feature.Parse(x.on)
 		text := ""

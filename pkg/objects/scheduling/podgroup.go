@@ -4,6 +4,7 @@ import (
 	"time"
 
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,18 +14,22 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
-// PodGroups returns the row of PodGroup, which Kubernetes serves with the feature gate GenericWorkload.
-func PodGroups() objects.Def[*schedulingv1alpha2.PodGroup] {
+// maxTopologyConstraints bounds the topology constraints of a PodGroup.
+const maxTopologyConstraints = 1
+
+// PodGroups returns the row of PodGroup, which Kubernetes serves with the feature gate GenericWorkload. Of g it reads the gates of fields.
+func PodGroups(g feature.Gates) objects.Def[*schedulingv1alpha2.PodGroup] {
 	return objects.Def[*schedulingv1alpha2.PodGroup]{
 		Names:         objects.Names{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup", Plural: "podgroups"},
 		ApplyPriority: 140,
 		New:           func() *schedulingv1alpha2.PodGroup { return &schedulingv1alpha2.PodGroup{} },
 		NewList:       func() runtime.Object { return &schedulingv1alpha2.PodGroupList{} },
 		Default:       defaultPodGroup,
-		Prepare:       preparePodGroup,
-		Validate:      validatePodGroup,
+		Prepare:       func(p, old *schedulingv1alpha2.PodGroup) { preparePodGroup(g, p, old) },
+		Validate:      func(p, old *schedulingv1alpha2.PodGroup) field.ErrorList { return validatePodGroup(g, p, old) },
 		Columns: []objects.Column[*schedulingv1alpha2.PodGroup]{
 			objects.NameColumn[*schedulingv1alpha2.PodGroup](),
 			{Name: "Policy", Description: schedulingv1alpha2.PodGroupSpec{}.SwaggerDoc()["schedulingPolicy"],
@@ -77,14 +82,18 @@ func defaultPodGroup(p *schedulingv1alpha2.PodGroup) {
 	}
 }
 
-// preparePodGroup drops the fields of feature gates that are off. Kubernetes drops the disruption mode, too, and then sets its default when
+// preparePodGroup drops the fields of feature gates that are off, except constraints that the PodGroup has from when their gate was on.
+// Kubernetes drops the disruption mode, too, and then sets its default when
 // it reads the object.
-func preparePodGroup(p, old *schedulingv1alpha2.PodGroup) {
+func preparePodGroup(g feature.Gates, p, old *schedulingv1alpha2.PodGroup) {
 	p.Status = schedulingv1alpha2.PodGroupStatus{}
 	if old != nil {
 		p.Status = old.Status
 	}
-	p.Spec.SchedulingConstraints, p.Spec.ResourceClaims, p.Spec.PriorityClassName, p.Spec.Priority = nil, nil, "", nil
+	if !g.TopologyAwareWorkloadScheduling && (old == nil || old.Spec.SchedulingConstraints == nil) {
+		p.Spec.SchedulingConstraints = nil
+	}
+	p.Spec.ResourceClaims, p.Spec.PriorityClassName, p.Spec.Priority = nil, "", nil
 	p.Spec.DisruptionMode = new(schedulingv1alpha2.DisruptionModePod)
 }
 
@@ -94,16 +103,49 @@ func preparePodGroupStatus(p, old *schedulingv1alpha2.PodGroup) {
 	p.Status.ResourceClaimStatuses = nil
 }
 
-func validatePodGroup(p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
+func validatePodGroup(g feature.Gates, p, old *schedulingv1alpha2.PodGroup) field.ErrorList {
 	s, at := &p.Spec, check.Spec
 	if old != nil {
 		errs := check.MetaUpdate(p, old)
 		errs = append(errs, unchanged(s.PodGroupTemplateRef, old.Spec.PodGroupTemplateRef, at.Child("podGroupTemplateRef"))...)
-		return append(errs, unchanged(s.SchedulingPolicy, old.Spec.SchedulingPolicy, at.Child("schedulingPolicy"))...)
+		errs = append(errs, unchanged(s.SchedulingPolicy, old.Spec.SchedulingPolicy, at.Child("schedulingPolicy"))...)
+		return append(errs, validateNewConstraints(g, s.SchedulingConstraints, old.Spec.SchedulingConstraints, at.Child("schedulingConstraints"))...)
 	}
 	errs := check.Meta(p, true, validation.NameIsDNSSubdomain)
 	errs = append(errs, validateTemplateRef(s.PodGroupTemplateRef, at.Child("podGroupTemplateRef"))...)
-	return append(errs, validatePolicy(&s.SchedulingPolicy, at.Child("schedulingPolicy"))...)
+	errs = append(errs, validatePolicy(&s.SchedulingPolicy, at.Child("schedulingPolicy"))...)
+	return append(errs, validateConstraints(s.SchedulingConstraints, at.Child("schedulingConstraints"))...)
+}
+
+// validateNewConstraints checks an update of constraints. While their gate is off, those that there are may only be removed.
+func validateNewConstraints(g feature.Gates, now, old *schedulingv1alpha2.PodGroupSchedulingConstraints, at *field.Path) field.ErrorList {
+	switch {
+	case g.TopologyAwareWorkloadScheduling:
+		return unchanged(now, old, at)
+	case now != nil && !equality.Semantic.DeepEqual(now, old):
+		return field.ErrorList{field.Forbidden(at, "")}
+	}
+	return nil
+}
+
+// validateConstraints checks the constraints of a new PodGroup or template.
+func validateConstraints(c *schedulingv1alpha2.PodGroupSchedulingConstraints, at *field.Path) field.ErrorList {
+	if c == nil {
+		return nil
+	}
+	at = at.Child("topology")
+	if len(c.Topology) > maxTopologyConstraints {
+		return field.ErrorList{field.TooMany(at, len(c.Topology), maxTopologyConstraints)}
+	}
+	var errs field.ErrorList
+	for i, t := range c.Topology {
+		if t.Key == "" {
+			errs = append(errs, field.Required(at.Index(i).Child("key"), ""))
+			continue
+		}
+		errs = append(errs, check.Qualified(t.Key, at.Index(i), "key")...)
+	}
+	return errs
 }
 
 func validateTemplateRef(ref *schedulingv1alpha2.PodGroupTemplateReference, at *field.Path) field.ErrorList {

@@ -9,16 +9,17 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
-// Workloads returns the row of Workload, which Kubernetes serves with the feature gate GenericWorkload.
-func Workloads() objects.Def[*schedulingv1alpha2.Workload] {
+// Workloads returns the row of Workload, which Kubernetes serves with the feature gate GenericWorkload. Of g it reads the gates of fields.
+func Workloads(g feature.Gates) objects.Def[*schedulingv1alpha2.Workload] {
 	return objects.Def[*schedulingv1alpha2.Workload]{
 		Names:         objects.Names{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "Workload", Plural: "workloads"},
 		ApplyPriority: 150,
 		New:           func() *schedulingv1alpha2.Workload { return &schedulingv1alpha2.Workload{} },
 		NewList:       func() runtime.Object { return &schedulingv1alpha2.WorkloadList{} },
-		Prepare:       prepareWorkload,
+		Prepare:       func(w, old *schedulingv1alpha2.Workload) { prepareWorkload(g, w, old) },
 		Validate:      validateWorkload,
 		Columns: []objects.Column[*schedulingv1alpha2.Workload]{
 			objects.NameColumn[*schedulingv1alpha2.Workload](), objects.AgeColumn[*schedulingv1alpha2.Workload](),
@@ -26,11 +27,16 @@ func Workloads() objects.Def[*schedulingv1alpha2.Workload] {
 	}
 }
 
-// prepareWorkload drops the fields of feature gates that are off: topology constraints, claims, and those of preemption by groups.
-func prepareWorkload(w, _ *schedulingv1alpha2.Workload) {
+// prepareWorkload drops the fields of feature gates that are off: claims, those of preemption by groups, and topology constraints, except those
+// that a template has from when their gate was on.
+func prepareWorkload(g feature.Gates, w, old *schedulingv1alpha2.Workload) {
 	for i := range w.Spec.PodGroupTemplates {
 		t := &w.Spec.PodGroupTemplates[i]
-		t.SchedulingConstraints, t.ResourceClaims, t.DisruptionMode, t.PriorityClassName, t.Priority = nil, nil, nil, "", nil
+		had := old != nil && i < len(old.Spec.PodGroupTemplates) && old.Spec.PodGroupTemplates[i].SchedulingConstraints != nil
+		if !g.TopologyAwareWorkloadScheduling && !had {
+			t.SchedulingConstraints = nil
+		}
+		t.ResourceClaims, t.DisruptionMode, t.PriorityClassName, t.Priority = nil, nil, "", nil
 	}
 }
 
@@ -80,6 +86,7 @@ func validateTemplates(templates []schedulingv1alpha2.PodGroupTemplate, at *fiel
 		t := &templates[i]
 		errs = append(errs, requiredLabel(t.Name, at.Index(i).Child("name"))...)
 		errs = append(errs, validatePolicy(&t.SchedulingPolicy, at.Index(i).Child("schedulingPolicy"))...)
+		errs = append(errs, validateConstraints(t.SchedulingConstraints, at.Index(i).Child("schedulingConstraints"))...)
 	}
 	return errs
 }
