@@ -1,6 +1,7 @@
 package schedplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -74,7 +76,7 @@ const (
 // PostFilter chooses the node with the least important victims, begins to evict them, and nominates the pod to the node.
 func (p *defaultPreemption) PostFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, statuses framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
 	lister := p.handle.SnapshotSharedLister().NodeInfos()
-	if reason := p.notEligible(lister, pod, statuses); reason != "" {
+	if reason := cmp.Or(p.inPlacement(pod), p.notEligible(lister, pod, statuses)); reason != "" {
 		return nil, framework.NewStatus(framework.Unschedulable, "preemption: "+reason)
 	}
 	found, failures, err := p.candidates(ctx, state, pod, statuses, lister)
@@ -121,6 +123,22 @@ func (p *defaultPreemption) notEligible(lister framework.NodeInfoLister, pod *co
 		if mayPreempt(pod, other) && endsByPreemption(other.GetPod()) {
 			return "not eligible due to a terminating pod on the nominated node."
 		}
+	}
+	return ""
+}
+
+// inPlacement returns why a pod whose group has scheduling constraints preempts none: each of the group's placements would.
+func (p *defaultPreemption) inPlacement(pod *corev1.Pod) string {
+	key, grouped := podref.PodGroup(pod)
+	if features, ok := p.handle.(scheduler.FeatureHandle); !grouped || !ok || !features.Features().TopologyAwareWorkloadScheduling {
+		return ""
+	}
+	group, err := podGroup(p.handle, key)
+	switch {
+	case err != nil || group == nil:
+		return "pod group for pod not found"
+	case group.Spec.SchedulingConstraints != nil:
+		return "not eligible due to placement-based pod group scheduling limitation"
 	}
 	return ""
 }

@@ -169,9 +169,10 @@ func settled(gangs []gang, bound map[string]int, room int) string {
 
 // TestGangMessages checks the messages of a gang that does not fit, and of one that is not complete.
 func TestGangMessages(t *testing.T) {
-	c := newCluster(t, withFeatures(feature.All))
+	gates := feature.Gates{GenericWorkload: true, GangScheduling: true}
+	c := newCluster(t, withFeatures(gates))
 	c.node("n", "2")
-	c.start(func(cfg *scheduler.Config) { cfg.Features = feature.All })
+	c.start(func(cfg *scheduler.Config) { cfg.Features = gates })
 	c.podGroup("g", 3)
 	for i := range 3 {
 		c.pod(fmt.Sprintf("p%d", i), "1", inGroup("g"))

@@ -24,6 +24,7 @@ type fit struct {
 	ignoredGroups map[string]bool
 	resources     []measured
 	rate          func([]usage) int64
+	ratePlacement func([]usage) int64 // fullest first, whatever the strategy for nodes
 }
 
 func defaultFit() configv1.NodeResourcesFitArgs {
@@ -56,6 +57,8 @@ func newFit(args configv1.NodeResourcesFitArgs, h framework.Handle) (framework.P
 	p.resources, wrong = measure(path.Child("resources"), strategy.Resources)
 	errs = append(errs, wrong...)
 	p.rate, wrong = rater(path, strategy)
+	errs = append(errs, wrong...)
+	p.ratePlacement, wrong = rater(path, &configv1.ScoringStrategy{Type: configv1.MostAllocated})
 	if errs = append(errs, wrong...); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
@@ -181,6 +184,35 @@ func (p *fit) Score(_ context.Context, state framework.CycleState, pod *corev1.P
 }
 
 func (*fit) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+// ScorePlacement prefers the placement whose nodes, taken together, are the fullest with the pods of the group.
+func (p *fit) ScorePlacement(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, placement *framework.PodGroupAssignments) (int64, *framework.Status) {
+	wanted := make(podRequest, len(p.resources))
+	for _, a := range placement.ProposedAssignments {
+		for i, v := range requestOf(a.GetPod(), p.resources, true) {
+			wanted[i] += v
+		}
+	}
+	var sums []usage
+	for i, r := range p.resources {
+		if wanted[i] == 0 && scheduler.ExtendedResource(r.name) {
+			continue
+		}
+		sum := usage{requested: wanted[i], weight: r.weight}
+		for _, node := range placement.Nodes {
+			if there, taken := amounts(node, r.name, true); there > 0 {
+				sum.allocatable += there
+				sum.requested += taken
+			}
+		}
+		if sum.allocatable > 0 {
+			sums = append(sums, sum)
+		}
+	}
+	return p.ratePlacement(sums), nil
+}
+
+func (*fit) PlacementScoreExtensions() framework.PlacementScoreExtensions { return nil }
 
 func (*fit) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return requestsSignature(pod)

@@ -113,7 +113,7 @@ func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) dec
 	if failure != nil {
 		s.memo = newMemo()
 		status := failure.status()
-		return decision{evaluation: &evaluation{failure: status}, cluster: cluster, nodes: len(cluster.nodes), status: status}
+		return decision{evaluation: &evaluation{failure: status}, cluster: cluster, nodes: len(cluster.candidates()), status: status}
 	}
 	return d
 }

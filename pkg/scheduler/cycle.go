@@ -16,7 +16,7 @@ import (
 // of filtering and scoring: made by evaluate, or kept in the memo from an earlier pod of the same signature and updated.
 // draw chooses among n equally good nodes.
 func (p *profile) decide(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, e *evaluation, draw func(n int) int) decision {
-	d := decision{evaluation: e, cluster: cluster, nodes: len(cluster.nodes)}
+	d := decision{evaluation: e, cluster: cluster, nodes: len(cluster.candidates())}
 	switch {
 	case e.failure != nil:
 		d.status = e.failure
@@ -59,6 +59,7 @@ type evaluation struct {
 
 	statuses  []*framework.Status // nil: the node passed
 	filtered  []bool              // the node was filtered
+	within    *nodeSet            // the nodes that may be filtered; nil: all
 	evaluated int
 	feasible  int
 
@@ -86,13 +87,13 @@ type evaluation struct {
 // evaluate filters and scores all nodes. state is new, and filtered is called between the two.
 func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, state *cycleState, filtered func()) *evaluation {
 	n := len(cluster.nodes)
-	e := &evaluation{state: state, step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
+	e := &evaluation{state: state, step: cluster.step, epoch: cluster.epoch, within: cluster.within, reserved: p.nominator.nodes()}
 	if lacks := p.registry.missing(pod); lacks != "" {
 		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)
 		return e
 	}
-	if n == 0 {
+	if len(cluster.candidates()) == 0 {
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable).WithError(errNoNodes)
 		return e
 	}
@@ -153,7 +154,7 @@ func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, c
 // filterAll filters the nodes, all of them or until enough have passed.
 func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) {
 	var nodes []*nodeInfo
-	for _, n := range cluster.nodes {
+	for _, n := range cluster.candidates() {
 		if allowed == nil || allowed.Has(n.node.Name) {
 			nodes = append(nodes, n)
 		}
@@ -192,7 +193,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 // are not filtered.
 func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) bool {
 	n, ok := cluster.byName[pod.Status.NominatedNodeName]
-	if !ok || n.node == nil || allowed != nil && !allowed.Has(n.node.Name) {
+	if !ok || n.node == nil || !e.within.has(n.index) || allowed != nil && !allowed.Has(n.node.Name) {
 		return false
 	}
 	if !p.runFilterWithNominated(ctx, t, e.filters, e.state, pod, n).IsSuccess() {

@@ -113,3 +113,13 @@ func (b *Bench) Release() {
 	b.s.Release()
 	b.s.drainInbox(context.Background())
 }
+
+// InspectWith is Inspect for a cluster with feature gates.
+func InspectWith(ctx context.Context, q Simulation) (*Inspection, error) {
+	s, err := newOffline(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stopPlugins(ctx)
+	return s.setup.inspect(), nil
+}

@@ -28,6 +28,9 @@ type groupAttempt struct {
 	profile *profile
 	state   *cycleState // of the group
 	members []*member
+
+	placements []minikctl.PlacementAttempt // those that were tried; nil: all nodes at once
+	times      []minikctl.PluginTime       // of the plugins of placements
 }
 
 // member is a pod in an attempt of its group.
@@ -45,7 +48,14 @@ type member struct {
 	rejecting, pending sets.Set[string] // plugins, as in queue.requeueUnschedulable
 }
 
-var _ framework.PodGroupInfo = (*groupAttempt)(nil)
+var (
+	_ framework.PodGroupInfo       = (*groupAttempt)(nil)
+	_ framework.ProposedAssignment = (*member)(nil)
+)
+
+// GetPod and GetNodeName implement framework.ProposedAssignment.
+func (m *member) GetPod() *corev1.Pod { return m.info.pod }
+func (m *member) GetNodeName() string { return m.found }
 
 // GetNamespace and the methods below implement framework.PodGroupInfo.
 func (g *groupAttempt) GetNamespace() string { return g.key.Namespace }
@@ -133,11 +143,19 @@ func (g *groupAttempt) checkProfile() *framework.Status {
 	return nil
 }
 
-// tryGroup tries the pods of a group and takes them off their nodes again. It returns nil if the group can be scheduled, and otherwise why
-// not; preempting is true if it can be once the victims of its pods have left.
+// tryGroup tries the pods of a group, in each of its placements if the feature gate is on, and takes them off their nodes again. It returns nil
+// if the group can be scheduled, and otherwise why not; preempting is true if it can be once the victims of its pods have left.
 func (s *Scheduler) tryGroup(ctx context.Context, g *groupAttempt) (status *framework.Status, preempting bool) {
+	if s.features.TopologyAwareWorkloadScheduling {
+		return s.tryPlacements(ctx, g)
+	}
+	return s.tryMembers(ctx, g.members)
+}
+
+// tryMembers tries the pods of a group on the nodes at hand. Its results are those of tryGroup.
+func (s *Scheduler) tryMembers(ctx context.Context, members []*member) (status *framework.Status, preempting bool) {
 	defer func() {
-		for _, m := range slices.Backward(g.members) {
+		for _, m := range slices.Backward(members) {
 			if m.assumed != nil {
 				s.revert(ctx, m)
 			}
@@ -145,7 +163,7 @@ func (s *Scheduler) tryGroup(ctx context.Context, g *groupAttempt) (status *fram
 	}()
 	status = framework.NewStatus(framework.Unschedulable).WithError(errGroupUnschedulable)
 	preempts := false
-	for _, m := range g.members {
+	for _, m := range members {
 		s.tryMember(ctx, m)
 		switch {
 		case m.assumed != nil:
@@ -219,6 +237,7 @@ func (s *Scheduler) submitGroup(ctx context.Context, g *groupAttempt, status *fr
 	var binding []*attempt
 	for _, m := range g.members {
 		m.reported = report
+		m.times = slices.Concat(g.times, m.times)
 		if !status.IsSuccess() || !m.status.IsSuccess() {
 			s.failMember(ctx, m, status, preempting)
 			continue
@@ -264,6 +283,8 @@ func (s *Scheduler) failMember(ctx context.Context, m *member, group *framework.
 func (m *member) failure(group *framework.Status, preempting bool) (failed *framework.Status, message string, nominating *framework.NominatingInfo) {
 	failed, message, nominating = m.status, m.message, m.nominating
 	switch {
+	case m.draft == nil && !group.IsError(): // not tried: the group has no placement
+		failed, message = group, group.Message()
 	case group.IsError():
 		nominating = clearNomination
 		if !m.status.IsError() {
@@ -294,7 +315,7 @@ const maxBlocking = 8
 
 // report returns the outcome of a group for the decisions of its pods.
 func (g *groupAttempt) report(status *framework.Status) *minikctl.GroupAttempt {
-	out := &minikctl.GroupAttempt{Name: g.key.Name, Pods: len(g.members), Outcome: "Scheduled", Message: status.Message()}
+	out := &minikctl.GroupAttempt{Name: g.key.Name, Pods: len(g.members), Outcome: "Scheduled", Message: status.Message(), Placements: g.placements}
 	switch {
 	case status.IsError():
 		out.Outcome = "Error"

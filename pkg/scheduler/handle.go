@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -68,11 +69,20 @@ type ArgsHandle interface {
 	WatchFile(path string)
 }
 
+// FeatureHandle is implemented by every Handle of this scheduler.
+type FeatureHandle interface {
+	Features() feature.Gates // of the cluster
+}
+
 var (
 	_ framework.Handle = (*handle)(nil)
+	_ FeatureHandle    = (*handle)(nil)
 	_ APIHandle        = (*handle)(nil)
 	_ ArgsHandle       = (*handle)(nil)
 )
+
+// Features implements FeatureHandle.
+func (h *handle) Features() feature.Gates { return h.profile.setup.features }
 
 // PluginName and the two methods below implement ArgsHandle.
 func (h *handle) PluginName() string             { return h.plugin }

@@ -47,7 +47,7 @@ type PointInfo struct {
 // PluginRef is a plugin at an extension point.
 type PluginRef struct {
 	Name   string `json:"name"`
-	Weight int32  `json:"weight,omitempty"` // of score
+	Weight int32  `json:"weight,omitempty"` // of score and placementScore
 }
 
 // PluginInfo is a registered plugin.

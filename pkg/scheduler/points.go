@@ -25,7 +25,7 @@ type point struct {
 	implements func(framework.Plugin) bool
 }
 
-// points lists the extension points of pods. Those of pod groups are in groupPoints. The list is made at its first use.
+// points lists the extension points. The list is made at its first use.
 var points = sync.OnceValue(func() []point {
 	return []point{
 		at("preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue }),
@@ -40,15 +40,10 @@ var points = sync.OnceValue(func() []point {
 		at("preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind }),
 		at("bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind }),
 		at("postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind }),
+		at("placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, func(p *profile) *[]extension[framework.PlacementGeneratePlugin] { return &p.placementGenerate }),
+		{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, takePlacementScore, listPlacementScore, isPlacementScore},
 	}
 })
-
-// groupPoints are the extension points of pod groups. Since pods are scheduled one by one here, a configuration with a
-// plugin there is refused.
-var groupPoints = []point{
-	{"placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, nil, nil, nil},
-	{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, nil, nil, nil},
-}
 
 // at returns an extension point whose plugins have no weight.
 func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.PluginSet, list func(*profile) *[]extension[T]) point {
@@ -116,6 +111,42 @@ func listScore(p *profile) []weighted {
 	return out
 }
 
+// placementScorer is a PlacementScore plugin with its weight.
+type placementScorer struct {
+	extension[framework.PlacementScorePlugin]
+	weight      int64
+	normaliser  framework.PlacementScoreExtensions // nil: raw scores are final
+	normalizing *site
+}
+
+func takePlacementScore(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
+	s, ok := made.Plugin.(framework.PlacementScorePlugin)
+	if !ok || !uses(s, "placementScore") {
+		return false, nil
+	}
+	normalizing := p.setup.site(made, "NormalizePlacementScore")
+	normaliser, failure := call(ctx, normalizing, made.timeouts.cycle, func(context.Context) framework.PlacementScoreExtensions { return s.PlacementScoreExtensions() })
+	if failure != nil {
+		return true, failure
+	}
+	at := extension[framework.PlacementScorePlugin]{p.setup.site(made, "PlacementScore"), s}
+	p.placementScore = append(p.placementScore, placementScorer{at, int64(max(weight, 1)), normaliser, normalizing})
+	return true, nil
+}
+
+func isPlacementScore(plugin framework.Plugin) bool {
+	_, ok := plugin.(framework.PlacementScorePlugin)
+	return ok
+}
+
+func listPlacementScore(p *profile) []weighted {
+	var out []weighted
+	for _, s := range p.placementScore {
+		out = append(out, weighted{s.name, int32(s.weight)})
+	}
+	return out
+}
+
 // mergeDefaults returns a profile's plugins merged over the defaults.
 func mergeDefaults(registry Registry, g feature.Gates, custom *configv1.Plugins) *configv1.Plugins {
 	out := &configv1.Plugins{}
@@ -174,8 +205,8 @@ func checkNames(registry Registry, path *field.Path, prof configv1.KubeScheduler
 	var errs field.ErrorList
 	plugins := value(prof.Plugins)
 	multi := point{name: "multiPoint", set: func(s *configv1.Plugins) *configv1.PluginSet { return &s.MultiPoint }}
-	for _, pt := range slices.Concat([]point{multi}, points(), groupPoints) {
-		errs = append(errs, checkSet(registry, pt, path.Child("plugins", pt.name), pt.set(&plugins))...)
+	for _, pt := range slices.Concat([]point{multi}, points()) {
+		errs = append(errs, checkSet(registry, path.Child("plugins", pt.name), pt.set(&plugins))...)
 	}
 	seen := map[string]bool{}
 	for i, c := range prof.PluginConfig {
@@ -191,7 +222,7 @@ func checkNames(registry Registry, path *field.Path, prof configv1.KubeScheduler
 	return errs
 }
 
-func checkSet(registry Registry, pt point, path *field.Path, set *configv1.PluginSet) field.ErrorList {
+func checkSet(registry Registry, path *field.Path, set *configv1.PluginSet) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, p := range set.Enabled {
@@ -211,9 +242,6 @@ func checkSet(registry Registry, pt point, path *field.Path, set *configv1.Plugi
 		if !registry.Has(p.Name) && p.Name != "*" && !isDefault(p.Name) {
 			errs = append(errs, registry.unknown(path.Child("disabled").Index(i).Child("name"), p.Name))
 		}
-	}
-	if pt.take == nil && pt.name != "multiPoint" && len(set.Enabled) > 0 {
-		errs = append(errs, field.Forbidden(path, "this scheduler places pods one by one and has no such extension point"))
 	}
 	return errs
 }

@@ -40,6 +40,9 @@ type profile struct {
 	bind       []extension[framework.BindPlugin]
 	postBind   []extension[framework.PostBindPlugin]
 
+	placementGenerate []extension[framework.PlacementGeneratePlugin] // at most one
+	placementScore    []placementScorer
+
 	signers    []extension[framework.SignPlugin] // of every plugin that filters or scores; nil when one of them cannot sign
 	locals     []extension[NodeLocal]
 	updaters   []extension[Incremental]
@@ -229,6 +232,8 @@ func (p *profile) finish(ctx context.Context, path *field.Path) error {
 		return field.Required(path.Child("queueSort"), fmt.Sprintf("one queue sort plugin required, but got %d", len(p.queueSort)))
 	case len(p.bind) == 0:
 		return field.Required(path.Child("bind"), "at least one bind plugin is needed")
+	case len(p.placementGenerate) > 1:
+		return field.Forbidden(path.Child("placementGenerate"), fmt.Sprintf("at most one placement generate plugin is allowed for profile with scheduler name %q", p.name))
 	}
 	p.events = map[string][]registeredEvent{}
 	for name, made := range p.plugins {

@@ -135,6 +135,9 @@ func defaultsWith(g feature.Gates) []weighted {
 	if g.GangScheduling {
 		out = append(out, weighted{"GangScheduling", 0})
 	}
+	if g.TopologyAwareWorkloadScheduling {
+		out = append(out, weighted{"TopologyPlacementGenerator", 0}, weighted{"PodGroupPodsCount", 1})
+	}
 	return out
 }
 

@@ -3,12 +3,15 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // Sandbox is a scheduler with a copy of a cluster and no server. Pods are placed one by one (Place), or wait in the scheduling queue (SetPod) until
@@ -82,38 +85,126 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 }
 
 // PlaceGroup places pods of one group if at least need of them find a node, without evictions. Otherwise it places none of them, and the
-// messages are the reasons of those that found no node. The result is in the order of the pods.
+// messages are the reasons of those that found no node. With the feature gate, the pods of a PodGroup are placed in the best of its placements.
+// The result is in the order of the pods.
 func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) ([]Placement, error) {
-	out := make([]Placement, len(pods))
-	attempts := make([]*attempt, len(pods))
-	for i, pod := range pods {
+	g := &groupAttempt{state: newCycleState()}
+	grouped := false
+	for _, pod := range pods {
 		a, err := b.attempt(pod)
 		if err != nil {
 			return nil, err
 		}
-		attempts[i] = a
+		g.members = append(g.members, &member{attempt: a})
+		g.key, grouped = podref.PodGroup(a.info.pod)
 		b.s.groups.set(a.info.pod)
 	}
+	if grouped && b.s.features.TopologyAwareWorkloadScheduling {
+		return b.placeInBest(ctx, g, need), nil
+	}
+	out, lacking := b.placeMembers(ctx, g, need)
+	if lacking != "" {
+		b.takeOff(g, out)
+	}
+	return withReason(out, lacking), nil
+}
+
+// placeMembers places the pods of a group. It returns why it cannot be scheduled if fewer than need find a node.
+func (b *Sandbox) placeMembers(ctx context.Context, g *groupAttempt, need int) (out []Placement, lacking string) {
 	placed, blocking := 0, ""
-	for i, a := range attempts {
-		out[i] = b.placeAlone(ctx, a)
-		if out[i].Node != "" {
+	for _, m := range g.members {
+		p := b.placeAlone(ctx, m.attempt)
+		out = append(out, p)
+		if p.Node != "" {
 			placed++
 		} else if blocking == "" {
-			blocking = fmt.Sprintf("pod %s finds no node: %s", podName(a.info.pod), out[i].Message)
+			blocking = fmt.Sprintf("pod %s finds no node: %s", podName(m.info.pod), p.Message)
 		}
 	}
-	if placed >= need {
-		return out, nil
+	if placed < need {
+		lacking = fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to; %s", errGroupUnschedulable, placed, len(out), need, blocking)
 	}
-	for i, a := range attempts {
-		if out[i].Node != "" {
-			b.s.cluster.remove(a.info.pod.UID)
-			b.s.groups.forget(a.info.pod)
-			out[i] = Placement{Message: fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to; %s", errGroupUnschedulable, placed, len(pods), need, blocking)}
+	return out, lacking
+}
+
+// takeOff removes the pods of a group from the nodes that they were placed on.
+func (b *Sandbox) takeOff(g *groupAttempt, from []Placement) {
+	for i, m := range g.members {
+		if from[i].Node != "" {
+			b.s.cluster.remove(m.info.pod.UID)
+			b.s.groups.forget(m.info.pod)
 		}
 	}
-	return out, nil
+}
+
+// withReason returns the results of a group that cannot be scheduled for a reason: the pods with a node have none after all.
+func withReason(out []Placement, reason string) []Placement {
+	for i := range out {
+		if reason != "" && out[i].Node != "" {
+			out[i] = Placement{Message: reason}
+		}
+	}
+	return out
+}
+
+// placeInBest places the pods of a group in the best of its placements in which enough of them find a node.
+func (b *Sandbox) placeInBest(ctx context.Context, g *groupAttempt, need int) []Placement {
+	refused := func(reason string) []Placement { return slices.Repeat([]Placement{{Message: reason}}, len(g.members)) }
+	g.profile = g.members[0].profile
+	if g.profile == nil {
+		return refused(fmt.Sprintf("no profile for schedulerName %q", g.members[0].info.pod.Spec.SchedulerName))
+	}
+	if status := g.checkProfile(); status != nil {
+		return refused(status.Message())
+	}
+	placements, status := b.s.generatePlacements(ctx, g)
+	if !status.IsSuccess() {
+		return refused(status.Message())
+	}
+	var first []Placement
+	var feasible [][]Placement
+	var assignments []*framework.PodGroupAssignments
+	reason := ""
+	for _, p := range placements {
+		var out []Placement
+		lacking := ""
+		if err := b.s.inPlacement(p, func() { out, lacking = b.placeMembers(ctx, g, need); b.takeOff(g, out) }); err != nil {
+			return refused(fmt.Sprintf("failed to assume pod group placement: %v", err))
+		}
+		if first == nil {
+			first, reason = out, lacking
+		}
+		if lacking == "" {
+			feasible, assignments = append(feasible, out), append(assignments, proposal(g, p, out))
+		}
+	}
+	if len(feasible) == 0 {
+		return withReason(first, fmt.Sprintf("0/%d placements are available, first placement status: %s", len(placements), reason))
+	}
+	best := 0
+	if len(feasible) > 1 {
+		if _, best, status = b.s.scorePlacements(ctx, g, assignments); !status.IsSuccess() {
+			return refused(status.Message())
+		}
+	}
+	for i, m := range g.members {
+		if m.node = feasible[best][i].Node; m.node != "" {
+			b.s.assume(m.attempt)
+			delete(b.s.binding, string(m.info.pod.UID))
+		}
+	}
+	return feasible[best]
+}
+
+// proposal returns the pods of a group on the nodes that they found in a placement.
+func proposal(g *groupAttempt, p *framework.Placement, out []Placement) *framework.PodGroupAssignments {
+	a := &framework.PodGroupAssignments{Placement: p}
+	for i, m := range g.members {
+		if node := out[i].Node; node != "" {
+			a.ProposedAssignments = append(a.ProposedAssignments, &member{attempt: m.attempt, found: node})
+		}
+	}
+	return a
 }
 
 // placeAlone places a pod without evictions.

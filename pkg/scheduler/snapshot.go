@@ -25,6 +25,7 @@ type snapshot struct {
 	pods   map[types.UID]*placed
 	images map[string]*framework.ImageStateSummary
 	groups *podGroups
+	within *nodeSet // the nodes of the placement in which a pod group is tried; nil: all
 
 	step, epoch uint64
 	journal     []PodChange // the latest steps
@@ -157,6 +158,14 @@ func (s *snapshot) removeNode(name string) {
 		delete(s.byName, name)
 	}
 	s.invalidateMemos()
+}
+
+// candidates returns the nodes that a pod may be placed on.
+func (s *snapshot) candidates() []*nodeInfo {
+	if s.within != nil {
+		return s.within.nodes
+	}
+	return s.nodes
 }
 
 func (s *snapshot) position(name string) (int, bool) {

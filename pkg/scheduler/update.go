@@ -88,7 +88,7 @@ func (u *evaluationUpdate) begin() {
 }
 
 func (u *evaluationUpdate) addChanged(n *nodeInfo) {
-	if u.visited[n.index] != u.updates {
+	if u.visited[n.index] != u.updates && u.e.within.has(n.index) {
 		u.visited[n.index] = u.updates
 		u.changed = append(u.changed, n)
 	}
@@ -145,8 +145,8 @@ func (u *evaluationUpdate) filterAt(plugin string) int {
 func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int) bool {
 	u.refiltered = u.refiltered[:0]
 	stale.each(func(i int) bool {
-		if u.visited[i] == u.updates {
-			return true // filtered by all plugins
+		if u.visited[i] == u.updates || !u.e.within.has(i) {
+			return true // filtered by all plugins, or by none
 		}
 		if status := u.e.statuses[i]; status != nil {
 			if at := u.filterAt(status.Plugin()); at >= 0 && at < first {

@@ -48,7 +48,14 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	}
 	if d.Group != nil {
 		g := *d.Group
-		g.Blocking = slices.Clone(g.Blocking)
+		g.Blocking, g.Placements = slices.Clone(g.Blocking), slices.Clone(g.Placements)
+		for i, p := range g.Placements {
+			g.Placements[i].Plugins = slices.Clone(p.Plugins)
+			if p.Blocking != nil {
+				b := *p.Blocking
+				g.Placements[i].Blocking = &b
+			}
+		}
 		out.Group = &g
 	}
 	out.Stages, out.PluginTimes = slices.Clone(d.Stages), slices.Clone(d.PluginTimes)

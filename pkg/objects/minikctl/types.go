@@ -134,6 +134,22 @@ type GroupAttempt struct {
 	Placed  int    `json:"placed"` // of these, how many found a node
 	// Blocking are the first pods that found none.
 	Blocking []BlockingPod `json:"blocking,omitempty"`
+	// Placements are the placements that were tried, at most MaxListed: those in which the group can be scheduled come first, by their scores. A
+	// group that was tried on all nodes at once has none.
+	Placements []PlacementAttempt `json:"placements,omitempty"`
+}
+
+// PlacementAttempt is what became of a PodGroup in one of its placements: the nodes of a topology domain, or others that a PlacementGenerate
+// plugin names.
+type PlacementAttempt struct {
+	Name     string       `json:"name"`
+	Nodes    int          `json:"nodes"`              // number of nodes
+	Outcome  string       `json:"outcome"`            // Chosen, Feasible, or Unschedulable; Preempting: Feasible once the victims of its pods have left
+	Placed   int          `json:"placed"`             // how many pods found a node
+	Blocking *BlockingPod `json:"blocking,omitempty"` // the first pod that found none
+	// Total and Plugins are the scores. One that is the only feasible one has none.
+	Total   int64         `json:"total,omitempty"`
+	Plugins []PluginScore `json:"plugins,omitempty"`
 }
 
 // BlockingPod is a pod for which its PodGroup found no node.
@@ -165,7 +181,7 @@ type NodeScore struct {
 	Plugins []PluginScore `json:"plugins"`
 }
 
-// PluginScore is a plugin's part of a node's score, normalised and weighted.
+// PluginScore is a plugin's part of the score of a node or placement, normalised and weighted.
 type PluginScore struct {
 	Plugin string `json:"plugin"`
 	Raw    int64  `json:"raw"` // as the plugin returned it

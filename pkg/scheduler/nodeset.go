@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"k8s.io/kube-scheduler/framework"
+)
+
+// nodeSet is a part of a snapshot's nodes. nil means all of them.
+type nodeSet struct {
+	nodes []*nodeInfo
+	in    []bool // by the node's place in the snapshot
+}
+
+// nodesOf returns the nodes of a placement, nil if these are all.
+func (s *snapshot) nodesOf(p *framework.Placement) (*nodeSet, error) {
+	if len(p.Nodes) == len(s.nodes) {
+		return nil, nil //nolint:nilnil // nil is the set of all nodes
+	}
+	set := &nodeSet{nodes: make([]*nodeInfo, 0, len(p.Nodes)), in: make([]bool, len(s.nodes))}
+	for _, node := range p.Nodes {
+		name := node.Node().Name
+		n, ok := s.byName[name]
+		switch {
+		case !ok || n.node == nil:
+			return nil, fmt.Errorf("node %s in placement is not present in snapshot", name)
+		case framework.NodeInfo(n) != node:
+			return nil, fmt.Errorf("node %s in placement is not the same instance as in the snapshot", name)
+		case set.in[n.index]:
+			continue
+		}
+		set.in[n.index] = true
+		set.nodes = append(set.nodes, n)
+	}
+	return set, nil
+}
+
+// has reports whether the node with an index is in the set.
+func (s *nodeSet) has(i int) bool { return s == nil || s.in[i] }
+
+// count returns the number of nodes. all is that of the snapshot.
+func (s *nodeSet) count(all int) int {
+	if s == nil {
+		return all
+	}
+	return len(s.nodes)
+}

@@ -1,0 +1,246 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
+	"github.com/minikctl/minikctl/pkg/schedplugins"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// rackNode returns a node of a rack; "" is none.
+func rackNode(name, rack, cpu string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}}}
+	if rack != "" {
+		n.Labels["rack"] = rack
+	}
+	return n
+}
+
+// rackGroup returns a PodGroup whose pods have to be in one rack.
+func rackGroup(name string) *schedulingv1alpha2.PodGroup {
+	return &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: schedulingv1alpha2.PodGroupSpec{
+		SchedulingPolicy:      schedulingv1alpha2.PodGroupSchedulingPolicy{Basic: &schedulingv1alpha2.BasicSchedulingPolicy{}},
+		SchedulingConstraints: &schedulingv1alpha2.PodGroupSchedulingConstraints{Topology: []schedulingv1alpha2.TopologyConstraint{{Key: "rack"}}}}}
+}
+
+// groupPods returns n pods of a group.
+func groupPods(group string, n int, cpu string) []*corev1.Pod {
+	var out []*corev1.Pod
+	for i := range n {
+		p := sandboxPod(fmt.Sprintf("%s-%d", group, i), 0, cpu)
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		out = append(out, p)
+	}
+	return out
+}
+
+func newRacks(t *testing.T, q scheduler.Simulation, groups ...string) *scheduler.Sandbox {
+	t.Helper()
+	q.Features = feature.All
+	q.Objects = map[framework.EventResource][]objects.Object{}
+	for _, g := range groups {
+		q.Objects[framework.PodGroup] = append(q.Objects[framework.PodGroup], rackGroup(g))
+	}
+	if q.Registry == nil {
+		q.Registry = schedplugins.Registry
+	}
+	box, err := scheduler.NewSandbox(t.Context(), q, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close(context.Background()) })
+	return box
+}
+
+// TestSandboxPlacements places groups in the fullest rack that has room for them.
+func TestSandboxPlacements(t *testing.T) {
+	nodes := []*corev1.Node{rackNode("a1", "a", "8"), rackNode("b1", "b", "2"), rackNode("b2", "b", "2"), rackNode("c1", "c", "1"), rackNode("outside", "", "64")}
+	box := newRacks(t, scheduler.Simulation{Nodes: nodes}, "first", "second", "third")
+	place := func(group string, n, need int) []scheduler.Placement {
+		t.Helper()
+		out, err := box.PlaceGroup(t.Context(), groupPods(group, n, "1"), need)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, p := range place("first", 3, 3) { // 3 of the 4 CPUs of rack b are more than 3 of the 8 of rack a
+		if !strings.HasPrefix(p.Node, "b") {
+			t.Errorf("first: got %+v, want a node of rack b", p)
+		}
+	}
+	for _, p := range place("second", 8, 8) {
+		if p.Node != "a1" {
+			t.Errorf("second: got %+v, want a1", p)
+		}
+	}
+	third := place("third", 2, 2)
+	const first = "0/3 placements are available, first placement status: pod group is unschedulable: 0 of its 2 pods find a node, and 2 have to; pod default/third-0 finds no node: "
+	if p := third[0]; p.Node != "" || !strings.HasPrefix(p.Message, "0/1 nodes are available: 1 Insufficient cpu.") {
+		t.Errorf("third: got %+v", p)
+	}
+	out, err := box.PlaceGroup(t.Context(), append(groupPods("third", 1, "0"), groupPods("third", 2, "9")[1]), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.NewReplacer("0 of its", "1 of its", "third-0 finds", "third-1 finds").Replace(first); out[0].Node != "" || !strings.HasPrefix(out[0].Message, want) {
+		t.Errorf("a pod that finds a node: got %+v, want the message %s…", out[0], want)
+	}
+	if again := place("third", 1, 1)[0]; !strings.HasPrefix(again.Node, "b") && !strings.HasPrefix(again.Node, "c") {
+		t.Errorf("the group that found no room has taken some: %+v", again)
+	}
+}
+
+// opaque is a Filter plugin that passes every node and signs no pod, so that no results are kept.
+type opaque struct{}
+
+func (opaque) Name() string { return "Opaque" }
+func (opaque) Filter(context.Context, framework.CycleState, *corev1.Pod, framework.NodeInfo) *framework.Status {
+	return nil
+}
+
+// TestPlacementMemo checks that kept results do not change where the pods of a group go, in random clusters with racks.
+func TestPlacementMemo(t *testing.T) {
+	const clusters = 60
+	for seed := range uint64(clusters) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var nodes []*corev1.Node
+		for i := range 4 + r.IntN(20) {
+			nodes = append(nodes, rackNode(fmt.Sprintf("n%d", i), []string{"", "a", "b", "c"}[r.IntN(4)], fmt.Sprint(1+r.IntN(8))))
+		}
+		var groups []string
+		var pods [][]*corev1.Pod
+		for g := range 4 {
+			name := fmt.Sprintf("g%d", g)
+			groups = append(groups, name)
+			members := groupPods(name, 1+r.IntN(12), "1")
+			for _, p := range members {
+				randomRules(r, p)
+			}
+			pods = append(pods, members)
+		}
+		registry := maps.Clone(schedplugins.Registry)
+		registry["Opaque"] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+			return opaque{}, nil
+		}
+		plugins := &configv1.Plugins{}
+		plugins.Filter.Enabled = []configv1.Plugin{{Name: "Opaque"}}
+		kept := newRacks(t, scheduler.Simulation{Nodes: nodes}, groups...)
+		fresh := newRacks(t, scheduler.Simulation{Nodes: nodes, Registry: registry, Config: &configv1.KubeSchedulerConfiguration{
+			Profiles: []configv1.KubeSchedulerProfile{{Plugins: plugins}}}}, groups...)
+		for _, members := range pods {
+			need := r.IntN(len(members) + 1)
+			got, err := kept.PlaceGroup(t.Context(), members, need)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := fresh.PlaceGroup(t.Context(), members, need)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: got %+v, want %+v", seed, got, want)
+			}
+		}
+	}
+}
+
+// randomRules gives a pod a spread constraint, an affinity, or neither.
+func randomRules(r *rand.Rand, p *corev1.Pod) {
+	p.Labels = map[string]string{"app": fmt.Sprint(r.IntN(2))}
+	selector := &metav1.LabelSelector{MatchLabels: p.Labels}
+	switch r.IntN(4) {
+	case 0:
+		when := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}[r.IntN(2)]
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: when, LabelSelector: selector}}
+	case 1:
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: selector}}}}
+	}
+}
+
+// TestPlacementPoints checks which plugins a profile has at the extension points of placements, for cases of Kubernetes' tests of its framework.
+func TestPlacementPoints(t *testing.T) {
+	type set = configv1.PluginSet
+	one := func(name string, weight int32) configv1.Plugin { return configv1.Plugin{Name: name, Weight: &weight} }
+	none := configv1.Plugin{Name: "*"}
+	for _, x := range []struct {
+		name     string
+		gates    feature.Gates
+		plugins  configv1.Plugins
+		generate []scheduler.PluginRef
+		score    []scheduler.PluginRef
+		err      string
+	}{
+		{name: "without the gate", score: []scheduler.PluginRef{{Name: "NodeResourcesFit", Weight: 1}}},
+		{name: "with the gate", gates: feature.All, generate: []scheduler.PluginRef{{Name: "TopologyPlacementGenerator"}},
+			score: []scheduler.PluginRef{{Name: "NodeResourcesFit", Weight: 1}, {Name: "PodGroupPodsCount", Weight: 1}}},
+		{name: "MultiPoint", plugins: configv1.Plugins{MultiPoint: set{Disabled: []configv1.Plugin{none}, Enabled: []configv1.Plugin{one("PrioritySort", 0), one("DefaultBinder", 0), one("Both", 5)}}},
+			generate: []scheduler.PluginRef{{Name: "Both"}}, score: []scheduler.PluginRef{{Name: "Both", Weight: 5}}},
+		{name: "disable MultiPoint plugin at some extension points", gates: feature.All, plugins: configv1.Plugins{PlacementScore: set{Disabled: []configv1.Plugin{one("NodeResourcesFit", 0)}}},
+			generate: []scheduler.PluginRef{{Name: "TopologyPlacementGenerator"}}, score: []scheduler.PluginRef{{Name: "PodGroupPodsCount", Weight: 1}}},
+		{name: "Override MultiPoint plugins weights", gates: feature.All, plugins: configv1.Plugins{PlacementScore: set{Enabled: []configv1.Plugin{one("PodGroupPodsCount", 3)}}},
+			generate: []scheduler.PluginRef{{Name: "TopologyPlacementGenerator"}},
+			score:    []scheduler.PluginRef{{Name: "PodGroupPodsCount", Weight: 3}, {Name: "NodeResourcesFit", Weight: 1}}},
+		{name: "disable and enable MultiPoint plugins with '*'", gates: feature.All, plugins: configv1.Plugins{
+			PlacementGenerate: set{Disabled: []configv1.Plugin{none}, Enabled: []configv1.Plugin{one("Both", 0)}},
+			PlacementScore:    set{Disabled: []configv1.Plugin{none}, Enabled: []configv1.Plugin{one("Both", 0)}}},
+			generate: []scheduler.PluginRef{{Name: "Both"}}, score: []scheduler.PluginRef{{Name: "Both", Weight: 1}}},
+		{name: "more than one PlacementGeneratePlugin", gates: feature.All, plugins: configv1.Plugins{PlacementGenerate: set{Enabled: []configv1.Plugin{one("Both", 0)}}},
+			err: `profiles[0].plugins.placementGenerate: Forbidden: at most one placement generate plugin is allowed for profile with scheduler name "default-scheduler"`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			registry := maps.Clone(schedplugins.Registry)
+			registry["Both"] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+				return bothPoints{}, nil
+			}
+			conf := &configv1.KubeSchedulerConfiguration{Profiles: []configv1.KubeSchedulerProfile{{Plugins: &x.plugins}}}
+			got, err := scheduler.InspectWith(t.Context(), scheduler.Simulation{Registry: registry, Config: conf, Features: x.gates})
+			if x.err != "" {
+				if err == nil || err.Error() != x.err {
+					t.Errorf("got error %v, want %s", err, x.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := func(point string) []scheduler.PluginRef {
+				points := got.Profiles[0].Points
+				return points[slices.IndexFunc(points, func(p scheduler.PointInfo) bool { return p.Name == point })].Plugins
+			}
+			if g, s := at("placementGenerate"), at("placementScore"); !slices.Equal(g, x.generate) || !slices.Equal(s, x.score) {
+				t.Errorf("got %v and %v, want %v and %v", g, s, x.generate, x.score)
+			}
+		})
+	}
+}
+
+// bothPoints is a plugin with both extension points of placements.
+type bothPoints struct{}
+
+func (bothPoints) Name() string { return "Both" }
+func (bothPoints) GeneratePlacements(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, all *framework.Placement) (*framework.GeneratePlacementsResult, *framework.Status) {
+	return &framework.GeneratePlacementsResult{Placements: []*framework.Placement{all}}, nil
+}
+func (bothPoints) ScorePlacement(context.Context, framework.PodGroupCycleState, framework.PodGroupInfo, *framework.PodGroupAssignments) (int64, *framework.Status) {
+	return 0, nil
+}
+func (bothPoints) PlacementScoreExtensions() framework.PlacementScoreExtensions { return nil }
