@@ -171,6 +171,33 @@ func printGroup(w io.Writer, g *minikctl.GroupAttempt) {
 	}
 }
 
+// printPlacements writes the placements in which a pod's PodGroup was tried, as text of at most width columns; 0 means any width.
+func printPlacements(w io.Writer, g *minikctl.GroupAttempt, width int) error {
+	if g == nil || len(g.Placements) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, p := range g.Placements {
+		total, details := "", ""
+		if len(p.Plugins) > 0 {
+			total, details = fmt.Sprint(p.Total), scoreList(p.Plugins)
+		} else if p.Blocking != nil {
+			details = p.Blocking.Pod + ": " + p.Blocking.Message
+		}
+		rows = append(rows, []string{total, p.Outcome, p.Name, fmt.Sprint(p.Nodes), fmt.Sprintf("%d/%d", p.Placed, g.Pods), details})
+	}
+	return printFitted(w, "\nPlacements of the PodGroup (scores: normalised × weight):", []string{"TOTAL", "OUTCOME", "PLACEMENT", "NODES", "PODS", "DETAILS"}, rows, width)
+}
+
+// scoreList returns the scores of plugins as a list.
+func scoreList(of []minikctl.PluginScore) string {
+	plugins := make([]string, len(of))
+	for i, p := range of {
+		plugins[i] = fmt.Sprintf("%s %d", p.Plugin, p.Score)
+	}
+	return strings.Join(plugins, ", ")
+}
+
 // printDecision writes a decision as text of at most width columns; 0 means any width.
 func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 	where := ""
@@ -195,6 +222,9 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 		}
 	}
 	printGroup(w, d.Group)
+	if err := printPlacements(w, d.Group, width); err != nil {
+		return err
+	}
 	if len(d.Rejected) > 0 {
 		var rows [][]string
 		for _, r := range d.Rejected {
@@ -236,11 +266,7 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 		if s.Node == d.Node {
 			mark = "chosen"
 		}
-		var plugins []string
-		for _, p := range s.Plugins {
-			plugins = append(plugins, fmt.Sprintf("%s %d", p.Plugin, p.Score))
-		}
-		rows = append(rows, []string{fmt.Sprint(s.Total), mark, s.Node, strings.Join(plugins, ", ")})
+		rows = append(rows, []string{fmt.Sprint(s.Total), mark, s.Node, scoreList(s.Plugins)})
 	}
 	return printFitted(w, "\nScores (normalised × weight):", []string{"TOTAL", "", "NODE", "PLUGINS"}, rows, width)
 }
