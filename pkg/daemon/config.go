@@ -46,7 +46,8 @@ type Config struct {
 	// for example [*, -cronjob-controller]. Default: all.
 	Controllers []string `json:"controllers,omitempty"`
 	// FeatureGates switches feature gates of Kubernetes on that are off by default: GenericWorkload (Workloads and PodGroups, and
-	// spec.schedulingGroup of pods) and GangScheduling (the scheduler plugin). Default: none.
+	// spec.schedulingGroup of pods), GangScheduling (the scheduler plugin) and TopologyAwareWorkloadScheduling (topology constraints of
+	// PodGroups, and the plugins that place these). Default: none.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// RuntimeConfig switches versions of the API on that are off by default, as --runtime-config of kube-apiserver:
 	// {scheduling.k8s.io/v1alpha2: true}, which GenericWorkload needs. Default: none.
