@@ -56,7 +56,7 @@ func (l *local) subscribe(f func(Change[objects.Object])) {
 	l.order.Lock()
 	defer l.order.Unlock()
 	for _, obj := range l.list("", nil) {
-		f(Change[objects.Object]{New: obj, Revision: revisionOf(obj), Replay: true})
+		f(Change[objects.Object]{New: obj, Revision: objects.RevisionOf(obj), Replay: true})
 	}
 	l.listeners = append(l.listeners, f)
 }
@@ -104,7 +104,7 @@ func (l *local) put(obj objects.Object) {
 	l.order.Lock()
 	defer l.order.Unlock()
 	obj = l.trim(obj)
-	if _, gone := l.dropped[obj.GetUID()]; gone || l.ended || revisionOf(obj) <= l.revision() {
+	if _, gone := l.dropped[obj.GetUID()]; gone || l.ended || objects.RevisionOf(obj) <= l.revision() {
 		return
 	}
 	l.notify(l.apply(obj, false, false))
@@ -119,8 +119,8 @@ func (l *local) drop(obj objects.Object) {
 	if !ok || old.GetUID() != obj.GetUID() {
 		return
 	}
-	l.dropped[obj.GetUID()] = max(revisionOf(old), revisionOf(obj))
-	l.notify(l.remove(old, max(revisionOf(old), revisionOf(obj))))
+	l.dropped[obj.GetUID()] = max(objects.RevisionOf(old), objects.RevisionOf(obj))
+	l.notify(l.remove(old, max(objects.RevisionOf(old), objects.RevisionOf(obj))))
 }
 
 // apply makes obj the current version of its key, unless it is older than the cached one and force is false. Callers hold
@@ -128,9 +128,9 @@ func (l *local) drop(obj objects.Object) {
 func (l *local) apply(obj objects.Object, replay, force bool) (Change[objects.Object], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key, rev := keyOf(obj), revisionOf(obj)
+	key, rev := keyOf(obj), objects.RevisionOf(obj)
 	old, had := l.items[key]
-	if had && !force && rev <= revisionOf(old) && old.GetUID() == obj.GetUID() {
+	if had && !force && rev <= objects.RevisionOf(old) && old.GetUID() == obj.GetUID() {
 		return Change[objects.Object]{}, false
 	}
 	l.set(key, old, obj)
@@ -143,7 +143,7 @@ func (l *local) remove(obj objects.Object, rev uint64) (Change[objects.Object], 
 	defer l.mu.Unlock()
 	key := keyOf(obj)
 	old, had := l.items[key]
-	if !had || revisionOf(old) > rev {
+	if !had || objects.RevisionOf(old) > rev {
 		return Change[objects.Object]{}, false
 	}
 	l.set(key, old, nil)
@@ -213,7 +213,7 @@ func (l *local) observe(ev Event) {
 		return
 	}
 	ev.Object = l.trim(ev.Object)
-	rev := revisionOf(ev.Object)
+	rev := objects.RevisionOf(ev.Object)
 	l.mu.Lock()
 	l.watched = max(l.watched, rev)
 	l.mu.Unlock()
@@ -249,15 +249,15 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 	}
 	for _, obj := range list {
 		obj = l.trim(obj)
-		if at, gone := l.dropped[obj.GetUID()]; gone && revisionOf(obj) <= at {
+		if at, gone := l.dropped[obj.GetUID()]; gone && objects.RevisionOf(obj) <= at {
 			continue
 		}
 		seen[keyOf(obj)] = true
 		note(l.apply(obj, true, rewound))
 	}
 	for _, old := range l.list("", nil) {
-		if !seen[keyOf(old)] && (rewound || revisionOf(old) <= rev) {
-			note(l.remove(old, max(rev, revisionOf(old))))
+		if !seen[keyOf(old)] && (rewound || objects.RevisionOf(old) <= rev) {
+			note(l.remove(old, max(rev, objects.RevisionOf(old))))
 		}
 	}
 	for uid, at := range l.dropped {
@@ -321,9 +321,4 @@ func (l *local) follow(ctx context.Context, cl Client) error {
 
 func keyOf(obj metav1.Object) objects.Key {
 	return objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-func revisionOf(obj metav1.Object) uint64 {
-	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // always a number
-	return rev
 }

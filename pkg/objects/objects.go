@@ -6,6 +6,7 @@
 package objects
 
 import (
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,12 @@ type Object interface {
 
 // Key identifies an object within its resource. Namespace is empty for cluster-scoped resources.
 type Key = types.NamespacedName
+
+// RevisionOf returns the revision of the store at which obj was written last, 0 if it comes from no API server.
+func RevisionOf(obj metav1.Object) uint64 {
+	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the API server writes numbers
+	return rev
+}
 
 // Names are the names of a resource.
 type Names struct {

@@ -26,8 +26,8 @@ type CustomKinds struct {
 
 	// mu is taken while no lock of a cache is held, and held while kinds' caches are used.
 	mu        sync.Mutex
-	kinds     map[string]CustomKind // established kinds, by the name of the definition
-	deleted   map[string]CustomKind // kinds whose definition was deleted and whose cache is still followed
+	kinds     map[string]CustomKind  // established kinds, by the name of the definition
+	deleted   map[string]deletedKind // kinds whose definition was deleted and whose cache is still followed
 	followers []KindFollower
 }
 
@@ -36,6 +36,12 @@ type CustomKinds struct {
 type CustomKind struct {
 	objects.Names
 	Objects *client.Cache[objects.Object]
+}
+
+// deletedKind is a kind whose definition was deleted.
+type deletedKind struct {
+	CustomKind
+	at uint64
 }
 
 // HasSynced reports whether the first list of a cache is complete.
@@ -55,15 +61,15 @@ const SyncPoll = 50 * time.Millisecond
 // meanwhile: a callback must not call CustomKinds.
 type KindFollower struct {
 	Begin func(CustomKind)
-	// End is called when a kind is no longer served, or in another version. deleted reports whether its definition was
-	// deleted.
-	End func(k CustomKind, deleted bool)
+	// End is called when a kind is no longer served, or in another version. deletedAt is the revision at which its definition was
+	// deleted, 0 if it was not. The cache may have later objects: those of a new definition with the same names.
+	End func(k CustomKind, deletedAt uint64)
 }
 
 // NewCustomKinds returns a CustomKinds over the CustomResourceDefinitions in caches.
 func NewCustomKinds(caches *client.Caches, clk clock.Clock) *CustomKinds {
 	return &CustomKinds{
-		caches: caches, clock: clock.Machine(clk), kinds: map[string]CustomKind{}, deleted: map[string]CustomKind{},
+		caches: caches, clock: clock.Machine(clk), kinds: map[string]CustomKind{}, deleted: map[string]deletedKind{},
 		crds: client.CacheOf[*apiextensionsv1.CustomResourceDefinition](caches, CustomResourceDefinitions),
 	}
 }
@@ -111,9 +117,13 @@ func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 		return
 	}
 	delete(k.kinds, name)
-	switch deleted := ch.Deleted() || replaced; {
-	case had && deleted:
-		k.deleted[name] = old
+	deletedAt := ch.Revision
+	if replaced {
+		deletedAt = objects.RevisionOf(ch.Old) // the deletion was not observed: it was later than this
+	}
+	switch {
+	case had && (ch.Deleted() || replaced):
+		k.deleted[name] = deletedKind{old, deletedAt}
 		k.clock.AfterFunc(followAfterDelete, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -122,7 +132,7 @@ func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 			}
 		})
 	case had:
-		k.end(old, false)
+		k.end(old, 0)
 	}
 	if served {
 		k.endAll(name) // or the new kind would get the old cache
@@ -138,13 +148,13 @@ func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 func (k *CustomKinds) endAll(name string) {
 	if old, ok := k.deleted[name]; ok {
 		delete(k.deleted, name)
-		k.end(old, true)
+		k.end(old.CustomKind, old.at)
 	}
 }
 
-func (k *CustomKinds) end(old CustomKind, deleted bool) {
+func (k *CustomKinds) end(old CustomKind, deletedAt uint64) {
 	for _, f := range k.followers {
-		f.End(old, deleted)
+		f.End(old, deletedAt)
 	}
 	k.caches.Forget(old.GVR())
 }

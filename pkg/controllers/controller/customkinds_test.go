@@ -37,9 +37,9 @@ func TestCustomKinds(t *testing.T) {
 		var calls []string
 		follower := KindFollower{
 			Begin: func(k CustomKind) { calls = append(calls, "+"+k.Version) },
-			End: func(k CustomKind, deleted bool) {
+			End: func(k CustomKind, deletedAt uint64) {
 				calls = append(calls, "-"+k.Version)
-				if deleted {
+				if deletedAt > 0 {
 					calls = append(calls, "gone")
 				}
 			},
@@ -72,7 +72,7 @@ func TestCustomKinds(t *testing.T) {
 		s.Put(CustomResourceDefinitions, watch.Modified, definition("-v2", "v1"))
 		expect("one that is not stored", "+v1", "v1/shirts=1")
 		var late []string
-		k.Follow(KindFollower{Begin: func(k CustomKind) { late = append(late, k.Plural) }, End: func(CustomKind, bool) {}})
+		k.Follow(KindFollower{Begin: func(k CustomKind) { late = append(late, k.Plural) }, End: func(CustomKind, uint64) {}})
 		if len(late) != 1 {
 			t.Errorf("a follower that comes late is called for %q", late)
 		}

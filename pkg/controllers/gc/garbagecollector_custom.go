@@ -26,14 +26,15 @@ func (g *garbageCollector) monitorCustom(ctx context.Context, enqueue reconcile.
 			g.monitor(k.Names, k.Objects)(ctx, enqueue)
 			enqueueAll(g.ownerKindAppeared(k.GVK().GroupKind()))
 		},
-		End: func(k controller.CustomKind, deleted bool) { enqueueAll(g.removeMonitor(k, deleted)) },
+		End: func(k controller.CustomKind, deletedAt uint64) { enqueueAll(g.removeMonitor(k, deletedAt)) },
 	})
 }
 
 // removeMonitor removes the monitor of a kind and returns the keys that this affects. With a definition all its objects are
-// deleted, so those left in the cache are absent, although their watch events were lost. Objects with finalizers may still
-// exist: a client can remove the finalizer that makes the definition wait for them.
-func (g *garbageCollector) removeMonitor(k controller.CustomKind, deleted bool) []objects.Key {
+// deleted, so those left in the cache are absent, although their watch events were lost. Two groups may exist: objects with finalizers,
+// since a client can remove the finalizer that makes the definition wait for them, and those of a new definition with the same names,
+// whose revisions are later than the deletion.
+func (g *garbageCollector) removeMonitor(k controller.CustomKind, deletedAt uint64) []objects.Key {
 	g.monitorsMu.Lock()
 	g.monitors = slices.DeleteFunc(g.monitors, func(m monitor) bool { return m.objects == k.Objects })
 	g.monitorsMu.Unlock()
@@ -42,7 +43,7 @@ func (g *garbageCollector) removeMonitor(k controller.CustomKind, deleted bool) 
 		for _, uid := range ownerUIDs(obj) {
 			keys = append(keys, objects.Key{Name: uid}) // the owner may wait for obj
 		}
-		if deleted && len(obj.GetFinalizers()) == 0 {
+		if objects.RevisionOf(obj) < deletedAt && len(obj.GetFinalizers()) == 0 {
 			keys = append(keys, g.orphanedBy(k.Names, obj)...)
 		}
 	}

@@ -79,6 +79,10 @@ func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 		if g.awaitsSync() {
 			t.Error("a cache has not synced")
 		}
+		held := owned("held", "Coat", "red")
+		held.Finalizers = []string{"example.org/wait"}
+		s.Put(shirts, watch.Added, held)
+		s.Put(shirts, watch.Added, owned("lost", "Coat", "red"))
 		woken = nil
 		s.Put(controller.CustomResourceDefinitions, watch.Deleted, definition("v1"))
 		s.Put(shirts, watch.Deleted, shirt.DeepCopy()) // its event comes after that of its definition
@@ -93,17 +97,13 @@ func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 		if got, err := g.lookUp(t.Context(), elsewhere.OwnerReferences[0], elsewhere); got != unknown || err != nil {
 			t.Errorf("from another namespace: %v %v", got, err)
 		}
-		held := owned("held", "Coat", "red")
-		held.Finalizers = []string{"example.org/wait"}
-		s.Put(shirts, watch.Added, held)
-		lost := owned("lost", "Coat", "red")
-		s.Put(shirts, watch.Added, lost)
+		s.Put(shirts, watch.Added, owned("renewed", "Coat", "red")) // of a new definition, whose event comes late
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		for owner, want := range map[string]ownerState{"lost": absent, "held": unknown} {
+		for owner, want := range map[string]ownerState{"lost": absent, "held": unknown, "renewed": unknown} {
 			dependent := owned("map", "Shirt", owner)
 			if got, err := g.lookUp(t.Context(), dependent.OwnerReferences[0], dependent); got != want || err != nil {
-				t.Errorf("%s, whose event was lost: %v %v", owner, got, err)
+				t.Errorf("%s, whose deletion was not observed: %v %v", owner, got, err)
 			}
 		}
 		other := owned("map", "Shirt", "green") // whose deletion was not observed

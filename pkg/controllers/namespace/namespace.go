@@ -45,7 +45,7 @@ func Namespace(env controller.Env) reconcile.Loop {
 					r.lastObjectDeleted(k.Objects)(ctx, enqueue)
 				}
 			},
-			End: func(controller.CustomKind, bool) { r.enqueueDeleting(enqueue) },
+			End: func(controller.CustomKind, uint64) { r.enqueueDeleting(enqueue) },
 		})
 	})
 	return l

@@ -71,7 +71,7 @@ func ResourceQuota(env controller.Env) reconcile.Loop {
 					r.enqueueAll(enqueue)
 				}
 			},
-			End: func(k controller.CustomKind, _ bool) {
+			End: func(k controller.CustomKind, _ uint64) {
 				r.uncount(k)
 				r.enqueueAll(enqueue)
 			},
