@@ -236,7 +236,7 @@ func (k *Kubelet) observe(ctx context.Context) <-chan time.Time {
 	}
 	if first {
 		for _, pod := range k.pods.ByIndex(byNode, k.Name) {
-			k.host.enqueue(keyOf(pod), revisionOf(pod))
+			k.host.enqueue(keyOf(pod), objects.RevisionOf(pod))
 		}
 		for _, key := range k.host.staticKeys(k.Name) {
 			k.host.enqueue(key, 0)

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -402,7 +403,7 @@ func TestTrace(t *testing.T) {
 				stages = append(stages, s.Name)
 			}
 			seen += fmt.Sprintf("%d caused by %v: %q\n", span.Revision, span.Causes, stages)
-			if slices.Contains(span.Causes, revisionOf(pod)) && slices.Contains(stages, "sandbox") &&
+			if slices.Contains(span.Causes, objects.RevisionOf(pod)) && slices.Contains(stages, "sandbox") &&
 				slices.Contains(stages, "image") && slices.Contains(stages, "start") {
 				return ""
 			}

@@ -94,7 +94,7 @@ func (k *Kubelet) setNode(node *corev1.Node) {
 func (k *Kubelet) currentNode() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if seen, ok := k.nodes.Get(objects.Key{Name: k.Name}); ok && (k.node == nil || revisionOf(seen) > revisionOf(k.node)) {
+	if seen, ok := k.nodes.Get(objects.Key{Name: k.Name}); ok && (k.node == nil || objects.RevisionOf(seen) > objects.RevisionOf(k.node)) {
 		return seen
 	}
 	return k.node

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,11 +16,6 @@ import (
 
 func keyOf(obj metav1.Object) objects.Key {
 	return objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-func revisionOf(obj metav1.Object) uint64 {
-	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the API server writes numbers
-	return rev
 }
 
 // logName returns a pod's name for messages, in the same form as Kubernetes' kubelet.

@@ -72,7 +72,7 @@ func (m *statusManager) take(key objects.Key) *statusUpdate {
 func (m *statusManager) newest(pod *corev1.Pod) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if w := m.written[pod.UID]; w != nil && revisionOf(w) > revisionOf(pod) {
+	if w := m.written[pod.UID]; w != nil && objects.RevisionOf(w) > objects.RevisionOf(pod) {
 		return w
 	}
 	return pod

@@ -57,7 +57,7 @@ func (h *Host) syncKey(ctx context.Context, key objects.Key) (time.Duration, err
 		uid = pod.UID
 		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.listed() && !k.down() && !k.leavesPod(pod) {
 			if len(trace.From(ctx).Causes) == 0 {
-				ctx = trace.With(ctx, revisionOf(pod))
+				ctx = trace.With(ctx, objects.RevisionOf(pod))
 			}
 			after, err = h.worker(k, key, uid).sync(ctx, pod)
 		}

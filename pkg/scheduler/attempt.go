@@ -344,7 +344,7 @@ func (s *Scheduler) refresh(a *attempt) {
 		return
 	}
 	if info, err := newPodInfo(pod); err == nil {
-		a.info, a.revision = info, revisionOf(pod)
+		a.info, a.revision = info, objects.RevisionOf(pod)
 	}
 }
 

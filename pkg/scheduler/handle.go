@@ -100,7 +100,7 @@ func (h *handle) Object(of framework.EventResource, key objects.Key) (objects.Ob
 	return h.objects.get(of, key)
 }
 func (h *handle) Spawn(cause *corev1.Pod, f func(ctx context.Context)) {
-	h.spawn(func(ctx context.Context) { f(trace.With(ctx, revisionOf(cause))) })
+	h.spawn(func(ctx context.Context) { f(trace.With(ctx, objects.RevisionOf(cause))) })
 }
 
 // SnapshotSharedLister and the methods below implement framework.Handle.

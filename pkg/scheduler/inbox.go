@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -222,11 +221,6 @@ func (s *Scheduler) activate(pods map[string]*corev1.Pod) {
 			}
 		}
 	})
-}
-
-func revisionOf(pod *corev1.Pod) uint64 {
-	rev, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64) // set by the API server, so it is a number
-	return rev
 }
 
 // reportGated reports the plugin that gates a pod, and its reason.

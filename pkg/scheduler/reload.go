@@ -167,7 +167,7 @@ func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
 	for _, pod := range s.caches.Pods().List("", nil) {
 		if _, ours := made.profiles[pod.Spec.SchedulerName]; ours && pod.Spec.NodeName == "" && !finished(pod) {
 			if info, err := newPodInfo(pod); err == nil {
-				s.applyPod(ctx, info, revisionOf(pod))
+				s.applyPod(ctx, info, objects.RevisionOf(pod))
 			}
 		}
 	}

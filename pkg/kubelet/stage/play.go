@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +61,7 @@ func (e *Engine) sync(ctx context.Context, kind string, key objects.Key) (time.D
 	for {
 		switch {
 		case p.latest == nil:
-		case revision(p.latest) <= revision(obj):
+		case objects.RevisionOf(p.latest) <= objects.RevisionOf(obj):
 			p.latest = nil
 		case p.stage == nil && !p.resume:
 			return 0, nil // the watch will deliver what was written
@@ -112,11 +111,6 @@ func nodeOf(obj objects.Object) string {
 	return obj.GetName()
 }
 
-func revision(obj objects.Object) uint64 {
-	n, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the API server writes numbers
-	return n
-}
-
 func (e *Engine) playOf(kind string, key objects.Key, uid types.UID) *play {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,14 +140,14 @@ func (e *Engine) forget(kind string, key objects.Key) {
 // draw draws the next Stage for an object whose state or Stages have changed. A Stage that is still among the same ones keeps its delay. It
 // returns false if no Stage is due.
 func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Object) bool {
-	if p.set == stages && p.seen == revision(obj) && !p.resume {
+	if p.set == stages && p.seen == objects.RevisionOf(obj) && !p.resume {
 		return p.stage != nil
 	}
 	now := e.Clock.Now()
 	s := subjectOf(obj, now)
 	matching := slices.DeleteFunc(slices.Clone(stages.of(s.kind)), func(c *compiled) bool { return !c.matches(s) })
 	same := p.stage != nil && slices.Equal(p.drawn, matching)
-	p.set, p.seen, p.drawn, p.resume = stages, revision(obj), matching, false
+	p.set, p.seen, p.drawn, p.resume = stages, objects.RevisionOf(obj), matching, false
 	if same {
 		return true
 	}
@@ -200,7 +194,7 @@ func (e *Engine) act(ctx context.Context, p *play, obj objects.Object) (again bo
 			}
 			return false, nil
 		}
-		if written != nil && revision(written) > revision(obj) {
+		if written != nil && objects.RevisionOf(written) > objects.RevisionOf(obj) {
 			p.latest = written
 		}
 	}
