@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -21,6 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -72,6 +75,94 @@ func TestRackGang(t *testing.T) {
 	}
 }
 
+// TestRackGangs creates random gangs with a topology constraint on random racks. The pods of a gang run in one rack, at least its minCount or none,
+// and it does not wait while a rack has room for it. When a gang ends, others take its room, until all have run.
+func TestRackGangs(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			c := newCluster(t, withFeatures(feature.All))
+			racks := map[string]int{} // room for pods
+			for i := range 6 {
+				rack, cpus := fmt.Sprint(r.IntN(3)), 1+r.IntN(3)
+				racks[rack] += cpus
+				c.node(fmt.Sprintf("n%d-%s", i, rack), fmt.Sprint(cpus), inRack(rack))
+			}
+			c.node("outside", "99")
+			c.start(func(cfg *scheduler.Config) {
+				cfg.Features = feature.All
+				cfg.Config = &configv1.KubeSchedulerConfiguration{PodInitialBackoffSeconds: new(int64(1)), PodMaxBackoffSeconds: new(int64(1))}
+			})
+			largest := slices.Max(slices.Collect(maps.Values(racks)))
+			var gangs []gang
+			for i := range 5 {
+				g := gang{name: fmt.Sprintf("g%d", i), need: 1 + r.IntN(largest)}
+				g.size = g.need + r.IntN(2)
+				gangs = append(gangs, g)
+				c.rackGroup(g.name, g.need)
+				for k := range g.size {
+					c.pod(fmt.Sprintf("%s-%d", g.name, k), "1", inGroup(g.name))
+				}
+			}
+			for len(gangs) > 0 {
+				var on map[string]map[string]int
+				c.converges(func() string { on = c.racksOf(); return settledInRacks(gangs, on, racks) })
+				i := slices.IndexFunc(gangs, func(g gang) bool { return len(on[g.name]) > 0 })
+				for k := range gangs[i].size {
+					c.remove(fmt.Sprintf("%s-%d", gangs[i].name, k))
+				}
+				gangs = slices.Delete(gangs, i, i+1)
+			}
+		})
+	}
+}
+
+// racksOf returns how many pods of each gang are bound in each rack.
+func (c *cluster) racksOf() map[string]map[string]int {
+	out := map[string]map[string]int{}
+	for _, p := range c.pods.List("default", labels.Everything()) {
+		key, ok := podref.PodGroup(p)
+		if !ok || p.Spec.NodeName == "" {
+			continue
+		}
+		if out[key.Name] == nil {
+			out[key.Name] = map[string]int{}
+		}
+		_, rack, _ := strings.Cut(p.Spec.NodeName, "-")
+		out[key.Name][rack]++
+	}
+	return out
+}
+
+// settledInRacks returns what is wrong with the bound pods of gangs on this room, or "".
+func settledInRacks(gangs []gang, on map[string]map[string]int, racks map[string]int) string {
+	free := maps.Clone(racks)
+	for _, g := range gangs {
+		for rack, n := range on[g.name] {
+			free[rack] -= n
+		}
+	}
+	for _, g := range gangs {
+		if len(on[g.name]) > 1 {
+			return fmt.Sprintf("%+v runs in %v", g, on[g.name])
+		}
+		for rack, n := range on[g.name] {
+			switch {
+			case n < g.need:
+				return fmt.Sprintf("%d pods of %+v run", n, g)
+			case n < g.size && free[rack] > 0:
+				return fmt.Sprintf("%d pods of %+v run in rack %s with room for %d more", n, g, rack, free[rack])
+			}
+		}
+		for rack, room := range free {
+			if len(on[g.name]) == 0 && room >= g.need {
+				return fmt.Sprintf("%+v does not run in rack %s with room for %d", g, rack, room)
+			}
+		}
+	}
+	return ""
+}
+
 // narrowed is TopologyPlacementGenerator with a parent placement of some of the nodes. It keeps what it returned.
 type narrowed struct {
 	topologyPlacement
@@ -101,32 +192,32 @@ func named(nodes []framework.NodeInfo, names []string) []framework.NodeInfo {
 
 // TestGeneratePlacements has the cases of Kubernetes' test of this name.
 func TestGeneratePlacements(t *testing.T) {
-	type labels = map[string]string // by node: key=value
-	two := labels{"node0": "topology2=d1", "node1": "topology2=d4", "node2": "topology1=d1", "node3": "topology1=d2", "node4": "topology1=d1", "node5": "topology1=d3"}
+	type byNode = map[string]string // key=value
+	two := byNode{"node0": "topology2=d1", "node1": "topology2=d4", "node2": "topology1=d1", "node3": "topology1=d2", "node4": "topology1=d1", "node5": "topology1=d3"}
 	for _, x := range []struct {
 		name           string
 		key            string
 		placed         map[string]string // nodes of pods of the group
-		parent, others labels
+		parent, others byNode
 		want           map[string][]string
 		err            string
 	}{
-		{"without constraint returns placement matching all nodes", "", nil, labels{"node1": "", "node2": "foo=bar"}, labels{"node3": ""}, map[string][]string{"parent": {"node1", "node2"}}, ""},
+		{"without constraint returns placement matching all nodes", "", nil, byNode{"node1": "", "node2": "foo=bar"}, byNode{"node3": ""}, map[string][]string{"parent": {"node1", "node2"}}, ""},
 		{"with topology key constraint, returns placement for each topology domain", "topology1", nil, two, nil,
 			map[string][]string{"d1": {"node2", "node4"}, "d2": {"node3"}, "d3": {"node5"}}, ""},
 		{"without matching topology label, returns empty", "topology3", nil, two, nil, map[string][]string{}, ""},
 		{"with pods already scheduled in a single domain, returns that domain", "topology", map[string]string{"pod1": "node2", "pod2": "node3"},
-			labels{"node0": "topology=d2", "node1": "topology=d1"}, labels{"node2": "topology=d1", "node3": "topology=d1"}, map[string][]string{"d1": {"node1"}}, ""},
+			byNode{"node0": "topology=d2", "node1": "topology=d1"}, byNode{"node2": "topology=d1", "node3": "topology=d1"}, map[string][]string{"d1": {"node1"}}, ""},
 		{"with pods already scheduled in a single domain not present in current placement, returns empty", "topology", map[string]string{"pod1": "node2", "pod2": "node3"},
-			labels{"node0": "topology=d2"}, labels{"node2": "topology=d1", "node3": "topology=d1"}, map[string][]string{}, ""},
+			byNode{"node0": "topology=d2"}, byNode{"node2": "topology=d1", "node3": "topology=d1"}, map[string][]string{}, ""},
 		{"with pods already scheduled in conflicting domains, returns error", "topology", map[string]string{"pod1": "node2", "pod2": "node3"},
-			labels{"node0": "topology=d2", "node1": "topology=d1"}, labels{"node2": "topology=d0", "node3": "topology=d1"}, nil,
+			byNode{"node0": "topology=d2", "node1": "topology=d1"}, byNode{"node2": "topology=d0", "node3": "topology=d1"}, nil,
 			"cannot determine domain for already scheduled pods: more than 1 domain found for pod group: "},
 		{"with already scheduled pod on node outside of snapshot, returns error", "topology", map[string]string{"pod1": "node2", "pod2": "node4"},
-			labels{"node0": "topology=d2", "node1": "topology=d1"}, labels{"node2": "topology=d1", "node3": "topology=d1"}, nil,
+			byNode{"node0": "topology=d2", "node1": "topology=d1"}, byNode{"node2": "topology=d1", "node3": "topology=d1"}, nil,
 			`cannot determine domain for already scheduled pods: getting node for pod default/pod2: nodeinfo not found for node name "node4"`},
 		{"with already scheduled pod on node without topology label, returns error", "topology", map[string]string{"pod1": "node2"},
-			labels{"node1": "topology=d2"}, labels{"node2": "foo=bar"}, nil, "cannot determine domain for already scheduled pods: no topology domain found for pod default/pod1"},
+			byNode{"node1": "topology=d2"}, byNode{"node2": "foo=bar"}, nil, "cannot determine domain for already scheduled pods: no topology domain found for pod default/pod1"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			spy := &narrowed{parent: slices.Collect(maps.Keys(x.parent))}
@@ -137,7 +228,7 @@ func TestGeneratePlacements(t *testing.T) {
 			}
 			q := scheduler.Simulation{Registry: registry, Features: feature.All,
 				Objects: map[framework.EventResource][]objects.Object{framework.PodGroup: {groupWithKey("pg1", x.key, 1)}}}
-			for _, nodes := range []labels{x.parent, x.others} {
+			for _, nodes := range []byNode{x.parent, x.others} {
 				for name, label := range nodes {
 					n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 					if key, value, ok := strings.Cut(label, "="); ok {

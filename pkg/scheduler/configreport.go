@@ -41,6 +41,11 @@ func (s *Scheduler) newConfigReport(m *setup) (*minikctl.SchedulerConfig, error)
 
 // reportConfig reports a configuration that is in force from now on.
 func (s *Scheduler) reportConfig(ctx context.Context, m *setup) {
+	for _, p := range m.order {
+		if own := p.merged; !m.features.TopologyAwareWorkloadScheduling && len(own.PlacementGenerate.Enabled)+len(own.PlacementScore.Enabled) > 0 {
+			slog.WarnContext(ctx, "plugins of placements are not called: the feature gate TopologyAwareWorkloadScheduling is off", "profile", p.name)
+		}
+	}
 	c, err := s.newConfigReport(m)
 	if err != nil {
 		slog.WarnContext(ctx, "scheduler config not reported", "err", err)

@@ -123,3 +123,6 @@ func InspectWith(ctx context.Context, q Simulation) (*Inspection, error) {
 	defer s.stopPlugins(ctx)
 	return s.setup.inspect(), nil
 }
+
+// Nominate nominates a pod to the node in its status.
+func (b *Sandbox) Nominate(pod *corev1.Pod) { (&Bench{s: b.s}).Nominate(pod) }

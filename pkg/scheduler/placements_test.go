@@ -124,7 +124,9 @@ func TestPlacementMemo(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		var nodes []*corev1.Node
 		for i := range 4 + r.IntN(20) {
-			nodes = append(nodes, rackNode(fmt.Sprintf("n%d", i), []string{"", "a", "b", "c"}[r.IntN(4)], fmt.Sprint(1+r.IntN(8))))
+			n := rackNode(fmt.Sprintf("n%d", i), []string{"", "a", "b", "c"}[r.IntN(4)], fmt.Sprint(1+r.IntN(8)))
+			n.Labels[corev1.LabelTopologyZone] = fmt.Sprint(r.IntN(3)) // racks share zones
+			nodes = append(nodes, n)
 		}
 		var groups []string
 		var pods [][]*corev1.Pod
@@ -132,8 +134,9 @@ func TestPlacementMemo(t *testing.T) {
 			name := fmt.Sprintf("g%d", g)
 			groups = append(groups, name)
 			members := groupPods(name, 1+r.IntN(12), "1")
+			rule := randomRule(r)
 			for _, p := range members {
-				randomRules(r, p)
+				rule(p)
 			}
 			pods = append(pods, members)
 		}
@@ -163,16 +166,41 @@ func TestPlacementMemo(t *testing.T) {
 	}
 }
 
-// randomRules gives a pod a spread constraint, an affinity, or neither.
-func randomRules(r *rand.Rand, p *corev1.Pod) {
-	p.Labels = map[string]string{"app": fmt.Sprint(r.IntN(2))}
-	selector := &metav1.LabelSelector{MatchLabels: p.Labels}
-	switch r.IntN(4) {
-	case 0:
-		when := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}[r.IntN(2)]
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: when, LabelSelector: selector}}
-	case 1:
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: selector}}}}
+// randomRule returns a function that gives the pods of a group the same spread constraint, affinity, or neither.
+func randomRule(r *rand.Rand) func(*corev1.Pod) {
+	labels := map[string]string{"app": fmt.Sprint(r.IntN(2))}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	key := []string{corev1.LabelHostname, corev1.LabelTopologyZone}[r.IntN(2)]
+	when := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}[r.IntN(2)]
+	kind, skew := r.IntN(4), int32(1+r.IntN(3))
+	return func(p *corev1.Pod) {
+		p.Labels = labels
+		term := corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector}
+		switch kind {
+		case 0, 1:
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: key, WhenUnsatisfiable: when, LabelSelector: selector}}
+		case 2:
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: term}}}}
+		}
+	}
+}
+
+// TestPlacementNominated checks that a node for which another pod is nominated is not used by a group in another rack.
+func TestPlacementNominated(t *testing.T) {
+	box := newRacks(t, scheduler.Simulation{Nodes: []*corev1.Node{rackNode("a1", "a", "4"), rackNode("a2", "a", "4"), rackNode("outside", "", "64")}}, "g")
+	waits := sandboxPod("waits", 0, "1")
+	waits.Status.NominatedNodeName = "outside"
+	box.Nominate(waits)
+	members := groupPods("g", 3, "1")
+	members[0].Status.NominatedNodeName = "outside" // since an attempt before the group had its constraint
+	out, err := box.PlaceGroup(t.Context(), members, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range out {
+		if !strings.HasPrefix(p.Node, "a") {
+			t.Errorf("got %+v, want a node of rack a", p)
+		}
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
@@ -31,6 +33,9 @@ type Placement struct {
 // NewSandbox returns a sandbox with the simulation's cluster. Its Pod and Draw are not used: seed draws among equally good nodes. The caller
 // closes it.
 func NewSandbox(ctx context.Context, q Simulation, seed uint64) (*Sandbox, error) {
+	if slices.ContainsFunc(q.Objects[framework.PodGroup], constrained) {
+		q.Features.TopologyAwareWorkloadScheduling = true // without the gate, the API stores no constraints
+	}
 	s, err := newOffline(ctx, q)
 	if err != nil {
 		return nil, err
@@ -43,6 +48,12 @@ func NewSandbox(ctx context.Context, q Simulation, seed uint64) (*Sandbox, error
 		return nil, err
 	}
 	return b, nil
+}
+
+// constrained reports whether a PodGroup has scheduling constraints.
+func constrained(group objects.Object) bool {
+	g, ok := group.(*schedulingv1alpha2.PodGroup)
+	return ok && g.Spec.SchedulingConstraints != nil
 }
 
 // Close closes the plugins.
