@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -77,6 +79,57 @@ func TestCreateDecisionList(t *testing.T) {
 	list, err := e.Client("test").List(testContext(t), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=p"})
 	if err != nil || len(list.Items) != 2 || list.Items[1].(*minikctl.Decision).Node != "n" {
 		t.Errorf("got %+v, %v", list.Items, err)
+	}
+}
+
+// A decision is shown the same whether it has come as JSON or as protobuf.
+func TestDecisionAsProtobuf(t *testing.T) {
+	e := apiservertest.New(t)
+	const path = "/apis/minikctl.dev/v1/namespaces/default/decisions"
+	decision := `"pod":"p","podUID":"u","profile":"default-scheduler","attempt":1,"time":"2026-11-26T09:11:37.203786Z","outcome":"Scheduled","node":"n",` +
+		`"nodes":3,"evaluated":3,"feasible":2,"rejected":[{"plugin":"TaintToleration","reasons":["a taint"],"nodes":["m"],"count":1}],"filters":["NodeName"],` +
+		`"scores":[{"node":"n","total":-3,"plugins":[{"plugin":"ImageLocality","raw":5,"score":-3,"weight":1}]}],` +
+		`"stages":[{"name":"queue","start":"2026-11-26T09:11:37.20306748Z","took":710404}],"pluginTimes":[{"point":"Bind","plugin":"DefaultBinder","took":5}]}`
+	c, err := client.HTTP(e.AdminConfig, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for name, create := range map[string]func(d *minikctl.Decision) error{
+		"json": func(*minikctl.Decision) error {
+			if resp, body := do(t, e, "POST", path, `{"metadata":{"name":"json"},`+decision); resp.StatusCode != http.StatusCreated {
+				return errors.New(body)
+			}
+			return nil
+		},
+		"protobuf": func(d *minikctl.Decision) error {
+			_, err := c.Create(testContext(t), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, d, metav1.CreateOptions{})
+			return err
+		},
+		"list": func(d *minikctl.Decision) error {
+			to := client.Target{Resource: minikctl.Decisions, Namespace: "default"}
+			_, err := c.Create(testContext(t), to, &minikctl.DecisionList{Items: []minikctl.Decision{*d}}, metav1.CreateOptions{})
+			return err
+		},
+	} {
+		var d minikctl.Decision
+		if err := json.Unmarshal([]byte(`{"metadata":{"name":"`+name+`"},`+decision), &d); err != nil {
+			t.Fatal(err)
+		}
+		if err := create(&d); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_, body := do(t, e, "GET", path+"/"+name, "")
+		_, shown[name], _ = strings.Cut(body, `"pod":`)
+	}
+	want := strings.TrimPrefix(decision, `"pod":`)
+	for name, got := range shown {
+		if strings.TrimSpace(got) != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	if resp, body := do(t, e, "GET", path, "", "Accept", "application/vnd.kubernetes.protobuf"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(body, "k8s\x00") {
+		t.Errorf("a list as protobuf: %s %q", resp.Status, body)
 	}
 }
 

@@ -29,8 +29,8 @@ const (
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// codec encodes and decodes bodies: Kubernetes' kinds as protobuf, minikctl's kinds as JSON, and custom resources as
-// unstructured JSON.
+// codec encodes and decodes bodies: kinds with a protobuf form as protobuf, the others as JSON, and custom resources as
+// unstructured JSON. It accepts minikctl's kinds as JSON only.
 type codec struct {
 	scheme   *runtime.Scheme
 	protobuf *protobuf.Serializer
@@ -107,7 +107,7 @@ func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType 
 		}
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kind)
-	if !c.supportsProtobuf(kind.GroupVersion()) {
+	if _, ok := obj.(interface{ Marshal() ([]byte, error) }); !ok {
 		body, err = json.Marshal(obj)
 		return typeJSON, body, err
 	}

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -20,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -54,16 +56,17 @@ func TestHTTPRequests(t *testing.T) {
 		if agent := r.UserAgent(); agent != "a-program v1" {
 			t.Errorf("user agent %q", agent)
 		}
-		kind, body := "Pod", ""
+		kind := "Pod"
 		if strings.Contains(r.URL.Path, "minikctl.dev") {
 			kind = "Decision"
 			raw, err := io.ReadAll(r.Body)
 			if err != nil {
 				t.Error(err)
 			}
-			body = string(raw)
-			if !strings.Contains(body, `"apiVersion":"minikctl.dev/v1"`) || r.Header.Get("Content-Type") != "application/json" {
-				t.Errorf("sent %s %s", r.Header.Get("Content-Type"), body)
+			var body runtime.Unknown
+			if err := body.Unmarshal(bytes.TrimPrefix(raw, []byte("k8s\x00"))); err != nil || body.APIVersion != "minikctl.dev/v1" || body.Kind != kind ||
+				r.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" || r.Header.Get("Accept") != "application/json" {
+				t.Errorf("sent %s %q, %v", r.Header.Get("Content-Type"), raw, err)
 			}
 			reply(w, 201, `{"apiVersion":"minikctl.dev/v1","kind":"Decision","metadata":{"name":"d"},"pod":"p"}`)
 			return

@@ -152,9 +152,10 @@ func (b *binder) createBatch(batch []*pendingBinding) (map[int]error, error) {
 	return failures, nil
 }
 
-// unserved reports whether an API server has no BindingBatches, as Kubernetes', or not for this user.
+// unserved reports whether an API server has no BindingBatches, as Kubernetes', or not for this user, or not as protobuf.
 func unserved(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err)
+	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsUnsupportedMediaType(err) || apierrors.IsNotAcceptable(err)
 }
 
 func (b *binder) create(ctx context.Context, binding *corev1.Binding) error {

@@ -22,15 +22,15 @@ const maxCauses = 16
 
 // Stage is a named part of the work that led to a write, e.g. "filter" or "commit".
 type Stage struct {
-	Name  string        `json:"name"`
-	Start time.Time     `json:"start"`
-	Took  time.Duration `json:"took"` // in nanoseconds
+	Name  string        `json:"name" protobuf:"bytes,1"`
+	Start time.Time     `json:"start" protobuf:"bytes,2"`
+	Took  time.Duration `json:"took" protobuf:"varint,3"` // in nanoseconds
 }
 
 // Report describes a write: the revisions that caused it and the stages of the work.
 type Report struct {
-	Causes []uint64 `json:"causes,omitempty"`
-	Stages []Stage  `json:"stages,omitempty"`
+	Causes []uint64 `json:"causes,omitempty" protobuf:"varint,1"`
+	Stages []Stage  `json:"stages,omitempty" protobuf:"bytes,2"`
 }
 
 // Clone returns a copy of the report.

@@ -17,10 +17,10 @@ var BindingBatches = GroupVersion.WithResource("bindingbatches")
 // authorized, admitted, recorded and committed on its own, and fails alone. The batch is not stored: the response has the failures.
 type BindingBatch struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1"`
 
-	Bindings []PodBinding     `json:"bindings,omitempty"` // at most MaxBindings; not in the response
-	Failures []BindingFailure `json:"failures,omitempty"` // in the response: the bindings that were not created, in their order
+	Bindings []PodBinding     `json:"bindings,omitempty" protobuf:"bytes,2"` // at most MaxBindings; not in the response
+	Failures []BindingFailure `json:"failures,omitempty" protobuf:"bytes,3"` // in the response: the bindings that were not created, in their order
 }
 
 // MaxBindings bounds the bindings of a batch.
@@ -28,17 +28,17 @@ const MaxBindings = 512
 
 // PodBinding binds a pod to a node.
 type PodBinding struct {
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"` // of the pod
-	UID       types.UID    `json:"uid,omitempty"`
-	Node      string       `json:"node"`
-	Report    trace.Report `json:"report,omitzero"` // for the trace of the write
+	Namespace string       `json:"namespace" protobuf:"bytes,1"`
+	Name      string       `json:"name" protobuf:"bytes,2"` // of the pod
+	UID       types.UID    `json:"uid,omitempty" protobuf:"bytes,3"`
+	Node      string       `json:"node" protobuf:"bytes,4"`
+	Report    trace.Report `json:"report,omitzero" protobuf:"bytes,5"` // for the trace of the write
 }
 
 // BindingFailure is why a binding of a batch was not created.
 type BindingFailure struct {
-	Index  int           `json:"index"` // of the binding in the batch
-	Status metav1.Status `json:"status"`
+	Index  int           `json:"index" protobuf:"varint,1"` // of the binding in the batch
+	Status metav1.Status `json:"status" protobuf:"bytes,2"`
 }
 
 // BindingBatchList is a list of batches. There is no request for it.

@@ -16,24 +16,42 @@ var magic = []byte{'k', '8', 's', 0}
 
 // protobuf is implemented by the types of k8s.io/api.
 type protobuf interface {
+	sized
+	Unmarshal(data []byte) error
+}
+
+// sized is what can be encoded into a buffer of its size.
+type sized interface {
 	Size() int
 	MarshalToSizedBuffer(buf []byte) (int, error)
-	Unmarshal(data []byte) error
 }
 
 // EncodeProtobuf returns obj as protobuf in the API's envelope, which names gvk. It returns an error for types without a protobuf
 // form.
 func EncodeProtobuf(gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
-	p, ok := obj.(protobuf)
-	if !ok {
-		return nil, fmt.Errorf("%T has no protobuf form", obj)
+	switch p := obj.(type) {
+	case protobuf:
+		return envelope(nil, gvk, p)
+	case interface{ Marshal() ([]byte, error) }:
+		b, err := p.Marshal()
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+		}
+		return envelope(nil, gvk, message(b))
 	}
-	return envelope(nil, gvk, p)
+	return nil, fmt.Errorf("%T has no protobuf form", obj)
 }
+
+// message is an encoded message.
+type message []byte
+
+func (m message) Size() int { return len(m) }
+
+func (m message) MarshalToSizedBuffer(b []byte) (int, error) { return copy(b, m), nil }
 
 // envelope appends p in a runtime.Unknown to scratch: field 1 the TypeMeta, 2 the object, 3 and 4 (content encoding and
 // type) empty.
-func envelope(scratch []byte, gvk schema.GroupVersionKind, p protobuf) ([]byte, error) {
+func envelope(scratch []byte, gvk schema.GroupVersionKind, p sized) ([]byte, error) {
 	apiVersion, size := gvk.GroupVersion().String(), p.Size()
 	meta := metaSize(gvk)
 	total := envelopeSize(gvk, size)

@@ -181,24 +181,33 @@ func interpret(data []byte) (schema.GroupVersionKind, error) {
 // errNoEnvelope is the error of a body that is no protobuf message of Kubernetes.
 var errNoEnvelope = fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufMagic)
 
-func readEnvelope(data []byte, obj runtime.Object) (schema.GroupVersionKind, error) {
+// openEnvelope returns the kind and the content of a protobuf message of Kubernetes.
+func openEnvelope(data []byte) (gvk schema.GroupVersionKind, content []byte, err error) {
 	rest, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
-		return schema.GroupVersionKind{}, errNoEnvelope
+		return gvk, nil, errNoEnvelope
 	}
 	var unknown runtime.Unknown
 	if err := unknown.Unmarshal(rest); err != nil {
-		return schema.GroupVersionKind{}, err
+		return gvk, nil, err
 	}
-	gvk := schema.FromAPIVersionAndKind(unknown.APIVersion, unknown.Kind)
+	return schema.FromAPIVersionAndKind(unknown.APIVersion, unknown.Kind), unknown.Raw, nil
+}
+
+// readEnvelope decodes a protobuf message of Kubernetes into obj and returns its kind.
+func readEnvelope(data []byte, obj runtime.Object) (schema.GroupVersionKind, error) {
+	gvk, content, err := openEnvelope(data)
+	if err != nil {
+		return gvk, err
+	}
 	m, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
 		return gvk, ErrNoProtobuf
 	}
-	if err := checkDecoded(unknown.Raw, reflect.TypeOf(obj).Elem()); err != nil {
+	if err := checkDecoded(content, reflect.TypeOf(obj).Elem()); err != nil {
 		return gvk, err
 	}
-	return gvk, m.Unmarshal(unknown.Raw)
+	return gvk, m.Unmarshal(content)
 }
 
 func fill(gvk, defaults schema.GroupVersionKind) schema.GroupVersionKind {
@@ -303,7 +312,7 @@ var unversioned = []string{"Status", "APIVersions", "APIGroup", "APIGroupList", 
 // hasKind reports whether the kind in the body is gvk.
 func (b Body) hasKind(gvk schema.GroupVersionKind) bool {
 	if b.Format == Protobuf {
-		actual, err := readEnvelope(b.Data, new(metav1.DeleteOptions))
+		actual, _, err := openEnvelope(b.Data)
 		return err == nil && actual == gvk
 	}
 	data, _, err := b.json()
