@@ -99,14 +99,15 @@ func (s *Scheduler) inPlacement(p *framework.Placement, f func()) error {
 }
 
 // generatePlacements returns the placements in which to try a group: those of the PlacementGenerate plugin, or all nodes.
-func (s *Scheduler) generatePlacements(ctx context.Context, g *groupAttempt) (placements []*framework.Placement, status *framework.Status) {
+func (s *Scheduler) generatePlacements(ctx context.Context, g *groupAttempt) ([]*framework.Placement, *framework.Status) {
 	nodes, _ := s.cluster.List()
 	all := &framework.Placement{Nodes: nodes}
 	if len(g.profile.placementGenerate) == 0 {
 		return []*framework.Placement{all}, nil
 	}
 	plugin := g.profile.placementGenerate[0]
-	var result *framework.GeneratePlacementsResult
+	var result *framework.GeneratePlacementsResult // after a failure, an abandoned call may still write these
+	var status *framework.Status
 	failure := s.callForGroup(ctx, g, func(ctx context.Context, t *tracker) {
 		t.enter(plugin.site)
 		result, status = plugin.plugin.GeneratePlacements(ctx, g.state, g, all)
@@ -167,7 +168,9 @@ type placementScores struct {
 }
 
 // scorePlacements returns the scores of placements, and the best of these: one of the best ones, drawn.
-func (s *Scheduler) scorePlacements(ctx context.Context, g *groupAttempt, of []*framework.PodGroupAssignments) (scores []placementScores, best int, status *framework.Status) {
+func (s *Scheduler) scorePlacements(ctx context.Context, g *groupAttempt, of []*framework.PodGroupAssignments) (_ []placementScores, best int, _ *framework.Status) {
+	var scores []placementScores // after a failure, an abandoned call may still write these
+	var status *framework.Status
 	failure := s.callForGroup(ctx, g, func(ctx context.Context, t *tracker) { scores, status = g.profile.scorePlacements(ctx, t, g, of) })
 	switch {
 	case failure != nil:
