@@ -9,7 +9,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
@@ -429,11 +432,19 @@ type placer struct {
 	score      map[string]*framework.Status
 	normalise  *framework.Status
 	strange    func(framework.NodeInfo) framework.NodeInfo // makes the nodes of placements; nil: they are the given ones
+	fault      func(point string)                          // misbehaves
+}
+
+func (p *placer) at(point string) {
+	if p.fault != nil {
+		p.fault(point)
+	}
 }
 
 func (p *placer) Name() string { return p.name }
 
 func (p *placer) GeneratePlacements(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, all *framework.Placement) (*framework.GeneratePlacementsResult, *framework.Status) {
+	p.at("PlacementGenerate")
 	out := &framework.GeneratePlacementsResult{}
 	for _, name := range slices.Sorted(maps.Keys(p.placements)) {
 		nodes := named(all.Nodes, p.placements[name])
@@ -448,16 +459,19 @@ func (p *placer) GeneratePlacements(_ context.Context, _ framework.PodGroupCycle
 }
 
 func (p *placer) ScorePlacement(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, of *framework.PodGroupAssignments) (int64, *framework.Status) {
+	p.at("PlacementScore")
 	return p.scores[of.Name], p.score[of.Name]
 }
 
 func (p *placer) PlacementScoreExtensions() framework.PlacementScoreExtensions { return p }
 
 func (p *placer) NormalizePlacementScore(context.Context, framework.PodGroupCycleState, framework.PodGroupInfo, []framework.PlacementScore) *framework.Status {
+	p.at("NormalizePlacementScore")
 	return p.normalise
 }
 
 func (p *placer) Filter(_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo) *framework.Status {
+	p.at("Filter")
 	if slices.Contains(p.rejects, node.Node().Name) {
 		return framework.NewStatus(framework.Unschedulable, "refused by the test")
 	}
@@ -554,5 +568,58 @@ func TestPodGroupSchedulingPlacementAlgorithm(t *testing.T) {
 				t.Errorf("the pod's message is %q, want %q", d.Message, want)
 			}
 		})
+	}
+}
+
+// TestPlacementFaults checks that a panic or a hanging call ends the attempt of a group, and that the group and other pods are scheduled afterwards.
+func TestPlacementFaults(t *testing.T) {
+	for _, point := range []string{"PlacementGenerate", "PlacementScore", "NormalizePlacementScore", "Filter"} {
+		for _, hangs := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s hangs=%v", point, hangs), func(t *testing.T) {
+				release := make(chan struct{})
+				message := fmt.Sprintf("running %s plugin %q: panic: boom", point, "P0")
+				misbehave := func() { panic("boom") }
+				if hangs {
+					message = fmt.Sprintf("running %s plugin %q: the plugin did not return within 1s", point, "P0")
+					misbehave = func() { <-release }
+				}
+				var once sync.Once
+				var misbehaved atomic.Bool
+				p := &placer{name: "P0", placements: map[string][]string{"1": {"node1"}, "2": {"node2"}}, scores: map[string]int64{"1": 1}, fault: func(at string) {
+					if at == point && misbehaved.CompareAndSwap(false, true) {
+						misbehave()
+					}
+				}}
+				c := newCluster(t, withFeatures(feature.All))
+				for _, name := range []string{"node1", "node2", "node3"} {
+					c.node(name, "4")
+				}
+				c.start(func(cfg *scheduler.Config) {
+					cfg.Features, cfg.Config, cfg.Registry = feature.All, placerConfig([]int32{1}), maps.Clone(Registry)
+					cfg.Config.PodInitialBackoffSeconds, cfg.Config.PodMaxBackoffSeconds = new(int64(1)), new(int64(1))
+					cfg.Timeouts = scheduler.PluginTimeouts{Cycle: time.Second, Binding: time.Second}
+					cfg.Registry[p.name] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return p, nil }
+				})
+				t.Cleanup(func() { once.Do(func() { close(release) }) })
+				c.rackGroup("g", 1)
+				c.pod("p", "1", inGroup("g"))
+				failed := message
+				if point == "Filter" {
+					failed = "failed to schedule other pod from a pod group: " + message
+				}
+				c.converges(func() string {
+					if d := c.decision("p", "Error"); d.Message == message && d.Group.Message == failed {
+						return ""
+					}
+					return "no decision " + message
+				})
+				once.Do(func() { close(release) })
+				if got := c.bound("p"); got != "node1" {
+					t.Errorf("the pod is on %s, want node1", got)
+				}
+				c.pod("alone", "1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node3"} })
+				c.bound("alone")
+			})
+		}
 	}
 }
