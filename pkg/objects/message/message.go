@@ -16,7 +16,10 @@ import (
 // Marshal returns the message of the struct that v points to.
 func Marshal(v any) ([]byte, error) {
 	s := reflect.ValueOf(v).Elem()
-	return planOf(s.Type()).append(nil, s)
+	p := planOf(s.Type())
+	b, err := p.append(make([]byte, 0, p.last.Load()), s)
+	p.last.Store(int64(len(b)))
+	return b, err
 }
 
 // Unmarshal decodes a message into the struct that v points to, which has its zero value. Unknown fields are ignored.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,6 +16,7 @@ import (
 type plan struct {
 	fields   []field
 	byNumber []*field
+	last     atomic.Int64 // the size of the last message, as a guess at that of the next one
 }
 
 // field is a field of a struct.
