@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -241,7 +242,7 @@ func (r *recent) find(row *objects.Resource, key objects.Key) (*entry, bool) {
 	return e, ok
 }
 
-// since returns the place after number seq. ok is false when entries after seq were dropped, or when seq is in the
+// since returns the place of the batch that has the entry after number seq; earlier entries of the batch follow it, too. ok is false when entries after seq were dropped, or when seq is in the
 // future.
 func (r *recent) since(seq store.Revision) (p *place, ok bool) {
 	if seq > r.log.End().Revision {
@@ -258,11 +259,20 @@ func (r *recent) after(seq store.Revision) (entries []*entry, p *place) {
 			p = r.log.Start()
 		}
 		more, end, err := gather(p)
-		if entries = append(entries, more...); err == nil {
+		if entries = append(entries, newer(more, seq)...); err == nil {
 			return entries, end
 		}
 		ok = false // dropped meanwhile: continue with the oldest entry
 	}
+}
+
+// newer returns the entries with a number above seq. Entries are added to the log in batches, and a place is before or behind a whole one.
+func newer(entries []*entry, seq store.Revision) []*entry {
+	i := slices.IndexFunc(entries, func(e *entry) bool { return e.seq > seq })
+	if i < 0 {
+		return nil
+	}
+	return entries[i:]
 }
 
 // gather returns the entries after p and the place after them. The error is store.ErrCompacted when the next entry was

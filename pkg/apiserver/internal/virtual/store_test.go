@@ -110,6 +110,43 @@ func TestReadAfterWrite(t *testing.T) {
 	}
 }
 
+// Traces are added in batches. A page and a watch that begin within one have no entry that came before.
+func TestPlaceWithinABatch(t *testing.T) {
+	s := open(t, Config{})
+	for rev := range uint64(5) {
+		s.Span(span(rev + 1))
+	}
+	req := request(s, "traces", "a", "")
+	var pages []string
+	for opts := (metav1.ListOptions{Limit: 2}); len(pages) < 5; { // no more than there are traces
+		l, err := s.List(t.Context(), req, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := ""
+		for _, item := range l.Items {
+			names += item.Key.Name
+		}
+		pages = append(pages, names)
+		if opts.Continue = l.Continue; l.Continue == "" {
+			break
+		}
+	}
+	if fmt.Sprint(pages) != "[12 34 5]" {
+		t.Errorf("pages: got %v", pages)
+	}
+	events, err := s.Watch(t.Context(), req, &metav1.ListOptions{ResourceVersion: "3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for batch, err := range events {
+		if err != nil || len(batch) != 2 || batch[0].Item.Key.Name != "4" {
+			t.Errorf("watch: got %v, %v", batch, err)
+		}
+		break
+	}
+}
+
 func TestDecisions(t *testing.T) {
 	s := open(t, Config{})
 	req := request(s, "decisions", "a", "")

@@ -119,7 +119,7 @@ func (s *Store) Watch(ctx context.Context, req *verbs.Request, opts *metav1.List
 		}
 	}
 	return func(yield func([]verbs.Event, error) bool) {
-		f := &follower{matches: takes, yield: yield}
+		f := &follower{from: from, matches: takes, yield: yield}
 		if current {
 			f.run(ctx, f.begin(s.recent, initial))
 		} else {
@@ -142,6 +142,7 @@ func position(opts *metav1.ListOptions, initial bool) (from store.Revision, curr
 
 // follower is a running watch.
 type follower struct {
+	from    store.Revision // the number after which the watch begins
 	matches func(*entry) bool
 	yield   func([]verbs.Event, error) bool
 	left    bool // the reader has left the loop
@@ -181,7 +182,7 @@ func (f *follower) run(ctx context.Context, p *place) {
 
 func (f *follower) events(entries []*entry) []verbs.Event {
 	var out []verbs.Event
-	for _, e := range entries {
+	for _, e := range newer(entries, f.from) {
 		if f.matches(e) {
 			out = append(out, verbs.Event{Type: watch.Added, Item: e.item(), Revision: e.seq})
 		}
