@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -159,7 +160,14 @@ func TestDecisions(t *testing.T) {
 	if _, err := s.Create(t.Context(), req, batch, &metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := listed(t, s, "decisions", "a", metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=x"}); fmt.Sprint(got) != "[x.1-q x.2-q x.3-q]" {
+	again := &minikctl.DecisionList{Items: []minikctl.Decision{*decision("x.4-q", "x"), *decision("x.1-q", "x"), *decision("x.5-q", "x"), *decision("x.5-q", "x")}}
+	if _, err := s.Create(t.Context(), req, again, &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := s.Create(t.Context(), req, again, &metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), "x.1-q") {
+		t.Errorf("a list with a name that exists: %v", err)
+	}
+	if got := listed(t, s, "decisions", "a", metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=x"}); fmt.Sprint(got) != "[x.1-q x.2-q x.3-q x.4-q x.5-q]" {
 		t.Errorf("by pod: got %v", got)
 	}
 	if got := listed(t, s, "decisions", "", metav1.ListOptions{FieldSelector: "metadata.name=y.1-q"}); fmt.Sprint(got) != "[y.1-q]" {
@@ -188,7 +196,7 @@ func TestDecisions(t *testing.T) {
 			break
 		}
 	}
-	if fmt.Sprint(pages) != "[2 1]" {
+	if fmt.Sprint(pages) != "[2 2 1]" {
 		t.Errorf("pages of two: got %v", pages)
 	}
 	if _, err := s.List(t.Context(), req, &metav1.ListOptions{Continue: "x"}); !apierrors.IsBadRequest(err) {

@@ -196,30 +196,45 @@ func (f *follower) emit(events []verbs.Event) {
 	}
 }
 
-// Create adds a decision, or a list of them.
-func (s *Store) Create(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
+// Create adds a decision, or a list of them. If the name of one exists already, which is the error, the others are added.
+func (s *Store) Create(_ context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
 	if req.Resource.Names.Plural != minikctl.Decisions.Resource {
 		return verbs.Result{}, apierrors.NewMethodNotSupported(req.Resource.Names.GR(), "create")
 	}
 	dryRun := len(opts.DryRun) > 0
-	list, ok := obj.(*minikctl.DecisionList)
-	if !ok {
-		d, ok := obj.(*minikctl.Decision)
-		if !ok {
-			return verbs.Result{}, apierrors.NewBadRequest(fmt.Sprintf("%T is no Decision", obj))
-		}
-		return s.decide(req, d, dryRun)
-	}
-	for i := range list.Items {
-		if _, err := s.decide(req, &list.Items[i], dryRun); err != nil {
+	switch obj := obj.(type) {
+	case *minikctl.Decision:
+		if err := s.prepare(req, obj); err != nil {
 			return verbs.Result{}, err
 		}
+		if dryRun {
+			return verbs.Result{Item: cache.NewItem(objects.Key{Namespace: obj.Namespace, Name: obj.Name}, 0, obj), Created: true}, nil
+		}
+		added, err := s.decide(req.Resource, obj)
+		if err != nil {
+			return verbs.Result{}, err
+		}
+		return verbs.Result{Item: added[0].item(), Created: true}, nil
+	case *minikctl.DecisionList:
+		decisions := make([]objects.Object, len(obj.Items))
+		for i := range obj.Items {
+			if err := s.prepare(req, &obj.Items[i]); err != nil {
+				return verbs.Result{}, err
+			}
+			decisions[i] = &obj.Items[i]
+		}
+		if !dryRun {
+			if _, err := s.decide(req.Resource, decisions...); err != nil {
+				return verbs.Result{}, err
+			}
+		}
+		return verbs.Result{Other: &metav1.Status{Status: metav1.StatusSuccess}, Created: true}, nil
 	}
-	return verbs.Result{Other: &metav1.Status{Status: metav1.StatusSuccess}, Created: true}, nil
+	return verbs.Result{}, apierrors.NewBadRequest(fmt.Sprintf("%T is no Decision", obj))
 }
 
-func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (verbs.Result, error) {
-	gr := req.Resource.Names.GR()
+// prepare sets what the server sets of a new decision.
+func (s *Store) prepare(req *verbs.Request, d *minikctl.Decision) error {
 	if d.Namespace == "" {
 		d.Namespace = req.Namespace
 	}
@@ -228,9 +243,9 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 	}
 	switch {
 	case d.Namespace == "" || req.Namespace != "" && d.Namespace != req.Namespace:
-		return verbs.Result{}, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case d.Name == "":
-		return verbs.Result{}, apierrors.NewBadRequest("name or generateName is required")
+		return apierrors.NewBadRequest("name or generateName is required")
 	}
 	if d.Pod != "" && d.Labels[minikctl.PodLabel] == "" {
 		if d.Labels == nil {
@@ -240,21 +255,27 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 	}
 	d.UID = s.config.Source.UID()
 	d.CreationTimestamp = metav1.NewTime(s.config.Clock.Now()).Rfc3339Copy()
-	if dryRun {
-		return verbs.Result{Item: cache.NewItem(objects.Key{Namespace: d.Namespace, Name: d.Name}, 0, d), Created: true}, nil
-	}
+	return nil
+}
+
+// decide adds decisions to the log together, so that the entries share its overhead.
+func (s *Store) decide(row *objects.Resource, decisions ...objects.Object) ([]*entry, error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	added, err := s.recent.add(req.Resource, d)
+	added, err := s.recent.add(row, decisions...)
 	if err != nil {
-		return verbs.Result{}, apierrors.NewInternalError(err)
+		err = apierrors.NewInternalError(err)
 	}
-	if added[0] == nil {
-		return verbs.Result{}, apierrors.NewAlreadyExists(gr, d.Name)
+	for i, e := range added {
+		switch {
+		case e != nil:
+			s.markUnsaved(e)
+		case err == nil:
+			err = apierrors.NewAlreadyExists(row.Names.GR(), decisions[i].GetName())
+		}
 	}
-	s.markUnsaved(added[0])
 	s.notify()
-	return verbs.Result{Item: added[0].item(), Created: true}, nil
+	return added, err
 }
 
 // restore adds an object that an earlier process has saved.
