@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -34,6 +35,9 @@ type CoschedulingArgs struct {
 	PermitWaitingTimeSeconds int64 `json:"permitWaitingTimeSeconds"`
 	// PodGroupBackoffSeconds is how long a group is not tried again after it was rejected; 0: no backoff.
 	PodGroupBackoffSeconds int64 `json:"podGroupBackoffSeconds"`
+	// PodGroupRejectPercentage is the part of minMember, in percent, that may lack a node without the pods of the group that wait being rejected
+	// when another of its pods finds no node.
+	PodGroupRejectPercentage int32 `json:"podGroupRejectPercentage"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -75,31 +79,70 @@ type coscheduling struct {
 	writes sync.Mutex // orders the writes of a status
 
 	mu        sync.Mutex
+	closed    bool
+	backoffs  map[objects.Key]clock.Timer        // activate the pods of groups in backoff when it ends
+	failed    map[objects.Key]time.Time          // groups whose pods were rejected, and when this was last
 	rejected  map[objects.Key]time.Time          // groups in backoff, and when it ends
 	permitted map[objects.Key]time.Time          // groups for whose minResources there was room, and until when this is not checked again
 	bound     map[objects.Key]map[types.UID]bool // pods that this plugin has seen bound
 }
 
-func defaultCoscheduling() CoschedulingArgs { return CoschedulingArgs{PermitWaitingTimeSeconds: 60} }
+func defaultCoscheduling() CoschedulingArgs {
+	return CoschedulingArgs{PermitWaitingTimeSeconds: 60, PodGroupRejectPercentage: 10}
+}
 
 func newCoscheduling(args CoschedulingArgs, h framework.Handle) (framework.Plugin, error) {
 	switch {
 	case args.PermitWaitingTimeSeconds < 0:
 		return nil, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), args.PermitWaitingTimeSeconds, "must be greater than 0")
 	case args.PodGroupBackoffSeconds < 0:
-		return nil, field.Invalid(field.NewPath("podGroupBackoffSeconds"), args.PodGroupBackoffSeconds, "must be greater than or equal to 0")
+		return nil, field.Invalid(field.NewPath("podGroupBackoffSeconds"), args.PodGroupBackoffSeconds, "must be greater than 0")
+	case args.PodGroupRejectPercentage < 0 || args.PodGroupRejectPercentage > 100:
+		return nil, field.Invalid(field.NewPath("podGroupRejectPercentage"), args.PodGroupRejectPercentage, "must be between 0 and 100")
 	}
-	return &coscheduling{handle: h, args: args, rejected: map[objects.Key]time.Time{}, permitted: map[objects.Key]time.Time{}, bound: map[objects.Key]map[types.UID]bool{}}, nil
+	return &coscheduling{handle: h, args: args, backoffs: map[objects.Key]clock.Timer{}, failed: map[objects.Key]time.Time{}, rejected: map[objects.Key]time.Time{},
+		permitted: map[objects.Key]time.Time{}, bound: map[objects.Key]map[types.UID]bool{}}, nil
+}
+
+// Close implements io.Closer.
+func (p *coscheduling) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, t := range p.backoffs {
+		t.Stop()
+	}
+	return nil
 }
 
 func (*coscheduling) Name() string { return "Coscheduling" }
 
-// EventsToRegister registers for pods that come and go, and for PodGroups.
-func (*coscheduling) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+// EventsToRegister registers for pods that come and go, for PodGroups, and for nodes that may have the minResources of one.
+func (p *coscheduling) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{
-		{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Add | framework.Delete}},
-		{Event: framework.ClusterEvent{Resource: coschedulingGroups, ActionType: framework.Add | framework.Update}},
+		{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Add | framework.Delete}, QueueingHintFn: p.afterChange},
+		{Event: framework.ClusterEvent{Resource: coschedulingGroups, ActionType: framework.Add | framework.Update}, QueueingHintFn: p.afterChange},
+		{Event: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add | framework.UpdateNodeAllocatable}, QueueingHintFn: p.afterNode},
 	}, nil
+}
+
+// afterChange returns QueueSkip for a pod whose attempt would end in PreFilter, or in Permit for want of its PodGroup, without a look at the nodes. Which pod or
+// PodGroup changed does not matter: a pod of any group may have left room.
+func (p *coscheduling) afterChange(_ klog.Logger, pod *corev1.Pod, _, _ any) (framework.QueueingHint, error) {
+	key, group := p.groupOf(pod)
+	if group == nil || p.notReady(pod, key, group) != "" {
+		return framework.QueueSkip, nil
+	}
+	return framework.Queue, nil
+}
+
+// afterNode returns Queue for a pod whose group may have waited for its minResources.
+func (p *coscheduling) afterNode(_ klog.Logger, pod *corev1.Pod, _, _ any) (framework.QueueingHint, error) {
+	key, group := p.groupOf(pod)
+	if group == nil || len(group.Spec.MinResources) == 0 || p.notReady(pod, key, group) != "" {
+		return framework.QueueSkip, nil
+	}
+	return framework.Queue, nil
 }
 
 // SignPod signs only pods without a group: whether others are rejected depends on the pods of their group.
@@ -162,7 +205,8 @@ func (p *coscheduling) groupOf(pod *corev1.Pod) (objects.Key, *crdPodGroup) {
 	return key, group
 }
 
-// Less sorts pods by priority, then by the age of their PodGroup, so that the pods of a group are tried one after the other.
+// Less sorts pods by priority, then by the age of their PodGroup, so that the pods of a group are tried one after the other. A group that was rejected comes
+// after those that have waited since before, so that it does not keep them from being tried.
 func (p *coscheduling) Less(a, b framework.QueuedPodInfo) bool {
 	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
 	if px, py := helper.PodPriority(x), helper.PodPriority(y); px != py {
@@ -175,9 +219,17 @@ func (p *coscheduling) Less(a, b framework.QueuedPodInfo) bool {
 	return tx.Before(ty)
 }
 
-// age returns when a pod's PodGroup was created; without one, when the pod was first tried or queued.
+// age returns when a pod's PodGroup was rejected last, or else created; without one, when the pod was first tried or queued.
 func (p *coscheduling) age(q framework.QueuedPodInfo) time.Time {
-	if _, group := p.groupOf(q.GetPodInfo().GetPod()); group != nil {
+	key, group := p.groupOf(q.GetPodInfo().GetPod())
+	p.mu.Lock()
+	failed, rejected := p.failed[key]
+	p.mu.Unlock()
+	switch {
+	case group == nil:
+	case rejected:
+		return failed
+	default:
 		return group.CreationTimestamp.Time
 	}
 	if t := q.GetInitialAttemptTimestamp(); t != nil {
@@ -186,48 +238,60 @@ func (p *coscheduling) age(q framework.QueuedPodInfo) time.Time {
 	return q.GetTimestamp()
 }
 
-// PreFilter rejects a pod whose group is in backoff, has fewer pods than minMember, or whose minResources the cluster does not have.
+// PreFilter rejects a pod whose group is in backoff, has fewer pods without scheduling gates than minMember, or whose minResources the cluster does not have.
 func (p *coscheduling) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	key, group := p.groupOf(pod)
 	if group == nil {
 		return nil, nil
 	}
-	if p.holds(p.rejected, key) {
-		return nil, unresolvable("podGroup %v failed recently", key)
-	}
-	if n, known := p.siblings(key); known && n < int(group.Spec.MinMember) {
-		return nil, unresolvable("pre-filter pod %v cannot find enough sibling pods, current pods number: %v, minMember of group: %v", pod.Name, n, group.Spec.MinMember)
+	if reason := p.notReady(pod, key, group); reason != "" {
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, reason)
 	}
 	if len(group.Spec.MinResources) == 0 || p.holds(p.permitted, key) {
 		return nil, nil
 	}
 	if lacks := lacking(nodes, group.Spec.MinResources, int64(group.Spec.MinMember), key); lacks != "" {
-		return nil, unresolvable("resource gap: %v", lacks)
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, "resource gap: "+lacks)
 	}
 	p.hold(p.permitted, key, p.timeout(group))
 	return nil, nil
 }
 
-func unresolvable(format string, args ...any) *framework.Status {
-	return framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf(format, args...))
+// notReady returns why a pod of a group need not be tried on any node, or "".
+func (p *coscheduling) notReady(pod *corev1.Pod, key objects.Key, group *crdPodGroup) string {
+	if p.holds(p.rejected, key) {
+		return fmt.Sprintf("podGroup %v failed recently", key)
+	}
+	n, gated, known := p.siblings(key)
+	switch need := int(group.Spec.MinMember); {
+	case !known:
+	case n < need:
+		return fmt.Sprintf("pre-filter pod %v cannot find enough sibling pods, current pods number: %v, minMember of group: %v", pod.Name, n, need)
+	case n-gated < need:
+		return fmt.Sprintf("pre-filter pod %v cannot proceed due to gated pods in the same PodGroup", pod.Name)
+	}
+	return ""
 }
 
 // PreFilterExtensions implements framework.PreFilterPlugin.
 func (*coscheduling) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// siblings returns the number of pods of a group that have not ended; false in a simulation, which does not know them.
-func (p *coscheduling) siblings(key objects.Key) (int, bool) {
+// siblings returns the number of pods of a group that have not ended, and of those with scheduling gates; false in a simulation, which does not know them.
+func (p *coscheduling) siblings(key objects.Key) (n, gated int, known bool) {
 	caches := p.api().Caches()
 	if caches == nil {
-		return 0, false
+		return 0, 0, false
 	}
-	n := 0
 	for _, pod := range caches.Pods().ByIndex(byLabel, key.String()) {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			n++
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		n++
+		if len(pod.Spec.SchedulingGates) > 0 {
+			gated++
 		}
 	}
-	return n, true
+	return n, gated, true
 }
 
 // lacking returns what of the resources the nodes do not have besides the requests of pods of other groups, or "".
@@ -298,12 +362,6 @@ func (p *coscheduling) hold(times map[objects.Key]time.Time, key objects.Key, d 
 	times[key] = p.clock().Now().Add(d)
 }
 
-func (p *coscheduling) dropPermitted(key objects.Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.permitted, key)
-}
-
 // timeout returns how long a pod of a group waits in Permit.
 func (p *coscheduling) timeout(group *crdPodGroup) time.Duration {
 	if s := group.Spec.ScheduleTimeoutSeconds; s != nil && *s > 0 {
@@ -329,7 +387,7 @@ func (p *coscheduling) assigned(key objects.Key, without types.UID) (int, error)
 	return n, nil
 }
 
-// PostFilter rejects the pods of a group that wait, when another of its pods finds no node and more than a tenth of minMember is missing.
+// PostFilter rejects the pods of a group that wait, when another of its pods finds no node and more than podGroupRejectPercentage of minMember is missing.
 func (p *coscheduling) PostFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
 	key, group := p.groupOf(pod)
 	if group == nil {
@@ -340,18 +398,54 @@ func (p *coscheduling) PostFilter(_ context.Context, _ framework.CycleState, pod
 		return nil, framework.AsStatus(err)
 	}
 	missing := int(group.Spec.MinMember) - assigned
-	if missing <= 0 || float32(missing)/float32(group.Spec.MinMember) <= 0.1 {
+	if missing <= 0 || int64(missing)*100 <= int64(p.args.PodGroupRejectPercentage)*int64(group.Spec.MinMember) {
 		return &framework.PostFilterResult{}, framework.NewStatus(framework.Unschedulable)
 	}
 	p.rejectWaiting(key, "optimistic rejection in PostFilter: pod "+pod.Namespace+"/"+pod.Name+" finds no node")
 	if p.args.PodGroupBackoffSeconds > 0 {
-		if n, known := p.siblings(key); !known || n >= int(group.Spec.MinMember) {
-			p.hold(p.rejected, key, time.Duration(p.args.PodGroupBackoffSeconds)*time.Second)
+		if n, _, known := p.siblings(key); !known || n >= int(group.Spec.MinMember) {
+			p.backOff(key)
 		}
 	}
-	p.dropPermitted(key)
+	p.groupFailed(key)
 	return &framework.PostFilterResult{}, framework.NewStatus(framework.Unschedulable,
 		fmt.Sprintf("PodGroup %v gets rejected due to Pod %v is unschedulable even after PostFilter", key, pod.Name))
+}
+
+// backOff begins the backoff of a group, unless it is in one. When it ends, the pods are activated, since no event tells them.
+func (p *coscheduling) backOff(key objects.Key) {
+	if p.holds(p.rejected, key) {
+		return
+	}
+	d := time.Duration(p.args.PodGroupBackoffSeconds) * time.Second
+	p.hold(p.rejected, key, d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.backoffs[key] = p.clock().AfterFunc(d, func() { p.backoffEnded(key) })
+	}
+}
+
+func (p *coscheduling) backoffEnded(key objects.Key) {
+	p.mu.Lock()
+	delete(p.backoffs, key)
+	closed := p.closed
+	p.mu.Unlock()
+	if !closed {
+		p.activate(key, "")
+	}
+}
+
+// groupFailed records that pods of a group were rejected.
+func (p *coscheduling) groupFailed(key objects.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.permitted, key)
+	maps.DeleteFunc(p.failed, func(other objects.Key, _ time.Time) bool {
+		_, exists := p.api().Object(coschedulingGroups, other)
+		return !exists
+	})
+	p.failed[key] = p.clock().Now()
 }
 
 // eachWaiting calls f for each pod of a group that waits in Permit.
@@ -384,22 +478,26 @@ func (p *coscheduling) Permit(_ context.Context, _ framework.CycleState, pod *co
 	}
 	if assigned+1 < int(group.Spec.MinMember) {
 		if assigned == 0 {
-			p.activateSiblings(key, pod)
+			p.activate(key, pod.UID)
 		}
 		return framework.NewStatus(framework.Wait), p.timeout(group)
 	}
+	p.mu.Lock()
+	delete(p.failed, key)
+	p.mu.Unlock()
 	p.eachWaiting(key, func(w framework.WaitingPod) { w.Allow(p.Name()) })
 	return nil, 0
 }
 
-func (p *coscheduling) activateSiblings(key objects.Key, pod *corev1.Pod) {
+// activate activates the pods of a group that have no node, without one pod.
+func (p *coscheduling) activate(key objects.Key, without types.UID) {
 	caches := p.api().Caches()
 	if caches == nil {
 		return
 	}
 	others := map[string]*corev1.Pod{}
 	for _, other := range caches.Pods().ByIndex(byLabel, key.String()) {
-		if other.UID != pod.UID && other.Spec.NodeName == "" {
+		if other.UID != without && other.Spec.NodeName == "" {
 			others[other.Namespace+"/"+other.Name] = other
 		}
 	}
@@ -418,7 +516,7 @@ func (p *coscheduling) Unreserve(_ context.Context, _ framework.CycleState, pod 
 		return
 	}
 	p.rejectWaiting(key, "rejection in Unreserve")
-	p.dropPermitted(key)
+	p.groupFailed(key)
 }
 
 // PostBind writes the phase and the number of bound pods to the status of the PodGroup.
