@@ -40,19 +40,25 @@ func coscheduled(t testing.TB, args string) *configv1.KubeSchedulerConfiguration
 func newCoscheduledCluster(t testing.TB, seed uint64, args string) *virtualCluster {
 	t.Helper()
 	v := newVirtualCluster(t, seed)
+	v.defineLabelledPodGroups()
+	v.start(func(cfg *scheduler.Config) { cfg.Config = coscheduled(t, args) })
+	return v
+}
+
+// defineLabelledPodGroups creates the CustomResourceDefinition of scheduling.x-k8s.io.
+func (v *virtualCluster) defineLabelledPodGroups() {
+	v.t.Helper()
 	text, err := os.ReadFile("../../examples/gangs/coscheduling.yaml")
 	if err != nil {
-		t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	definition, _, _ := strings.Cut(string(text), "---\n")
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal([]byte(definition), crd); err != nil {
-		t.Fatal(err)
+		v.t.Fatal(err)
 	}
 	v.create(client.Target{Resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")}, crd)
 	v.advance(0)
-	v.start(func(cfg *scheduler.Config) { cfg.Config = coscheduled(t, args) })
-	return v
 }
 
 // labelledPodGroup creates a PodGroup of scheduling.x-k8s.io. more is the rest of its spec.

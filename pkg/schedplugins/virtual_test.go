@@ -2,6 +2,7 @@ package schedplugins
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,17 +24,20 @@ type virtualCluster struct {
 	seed  uint64
 }
 
+// virtualBegan is the time at which virtual clusters start.
+var virtualBegan = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // newVirtualCluster starts an API server. start starts the scheduler.
 func newVirtualCluster(t testing.TB, seed uint64, options ...func(*apiserver.Config)) *virtualCluster {
 	t.Helper()
-	m := clock.NewManual(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), clock.Real())
+	m := clock.NewManual(virtualBegan, clock.Real())
 	m.TakeTurns()
 	onClock := func(cfg *apiserver.Config) { cfg.Clock, cfg.Source = m, clock.NewSource(seed) }
 	return &virtualCluster{cluster: newCluster(t, append(options, onClock)...), clock: m, seed: seed}
 }
 
-// start starts a scheduler that ends with the test.
-func (v *virtualCluster) start(change func(*scheduler.Config)) {
+// start starts a scheduler, which stop or the end of the test ends.
+func (v *virtualCluster) start(change func(*scheduler.Config)) (stop func()) {
 	v.t.Helper()
 	cfg := scheduler.Config{Client: v.env.Client("kube-scheduler"), Clock: v.clock, Source: clock.NewSource(v.seed), Registry: Registry}
 	if change != nil {
@@ -52,13 +56,15 @@ func (v *virtualCluster) start(change func(*scheduler.Config)) {
 		clock.WorkOf(ctx).End() // Run may have ended before it had work of its own
 		ended <- err
 	}()
-	v.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			v.t.Errorf("scheduler: %v", err)
 		}
 	})
+	v.t.Cleanup(stop)
 	v.advance(0)
+	return stop
 }
 
 // advance advances the clock, and waits until the cluster has settled.
