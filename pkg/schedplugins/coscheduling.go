@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -80,7 +79,8 @@ type coscheduling struct {
 
 	mu        sync.Mutex
 	closed    bool
-	backoffs  map[objects.Key]clock.Timer        // activate the pods of groups in backoff when it ends
+	backoffs  map[objects.Key]clock.Timer // activate the pods of groups in backoff when it ends
+	rounds    map[objects.Key]*round
 	failed    map[objects.Key]time.Time          // groups whose pods were rejected, and when this was last
 	rejected  map[objects.Key]time.Time          // groups in backoff, and when it ends
 	permitted map[objects.Key]time.Time          // groups for whose minResources there was room, and until when this is not checked again
@@ -100,7 +100,8 @@ func newCoscheduling(args CoschedulingArgs, h framework.Handle) (framework.Plugi
 	case args.PodGroupRejectPercentage < 0 || args.PodGroupRejectPercentage > 100:
 		return nil, field.Invalid(field.NewPath("podGroupRejectPercentage"), args.PodGroupRejectPercentage, "must be between 0 and 100")
 	}
-	return &coscheduling{handle: h, args: args, backoffs: map[objects.Key]clock.Timer{}, failed: map[objects.Key]time.Time{}, rejected: map[objects.Key]time.Time{},
+	return &coscheduling{handle: h, args: args, backoffs: map[objects.Key]clock.Timer{}, rounds: map[objects.Key]*round{}, failed: map[objects.Key]time.Time{},
+		rejected:  map[objects.Key]time.Time{},
 		permitted: map[objects.Key]time.Time{}, bound: map[objects.Key]map[types.UID]bool{}}, nil
 }
 
@@ -111,6 +112,9 @@ func (p *coscheduling) Close() error {
 	p.closed = true
 	for _, t := range p.backoffs {
 		t.Stop()
+	}
+	for _, r := range p.rounds {
+		r.stop()
 	}
 	return nil
 }
@@ -260,7 +264,7 @@ func (p *coscheduling) PreFilter(_ context.Context, _ framework.CycleState, pod 
 // notReady returns why a pod of a group need not be tried on any node, or "".
 func (p *coscheduling) notReady(pod *corev1.Pod, key objects.Key, group *crdPodGroup) string {
 	if p.holds(p.rejected, key) {
-		return fmt.Sprintf("podGroup %v failed recently", key)
+		return failedRecently(key)
 	}
 	n, gated, known := p.siblings(key)
 	switch need := int(group.Spec.MinMember); {
@@ -275,6 +279,8 @@ func (p *coscheduling) notReady(pod *corev1.Pod, key objects.Key, group *crdPodG
 
 // PreFilterExtensions implements framework.PreFilterPlugin.
 func (*coscheduling) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+func failedRecently(key objects.Key) string { return fmt.Sprintf("podGroup %v failed recently", key) }
 
 // siblings returns the number of pods of a group that have not ended, and of those with scheduling gates; false in a simulation, which does not know them.
 func (p *coscheduling) siblings(key objects.Key) (n, gated int, known bool) {
@@ -441,10 +447,12 @@ func (p *coscheduling) groupFailed(key objects.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.permitted, key)
-	maps.DeleteFunc(p.failed, func(other objects.Key, _ time.Time) bool {
-		_, exists := p.api().Object(coschedulingGroups, other)
-		return !exists
-	})
+	for other := range p.failed {
+		if _, exists := p.api().Object(coschedulingGroups, other); !exists {
+			delete(p.failed, other)
+			delete(p.rounds, other)
+		}
+	}
 	p.failed[key] = p.clock().Now()
 }
 
@@ -478,15 +486,81 @@ func (p *coscheduling) Permit(_ context.Context, _ framework.CycleState, pod *co
 	}
 	if assigned+1 < int(group.Spec.MinMember) {
 		if assigned == 0 {
+			if !p.leads(key, pod.UID) {
+				return framework.NewStatus(framework.Unschedulable, failedRecently(key)), 0
+			}
 			p.activate(key, pod.UID)
 		}
 		return framework.NewStatus(framework.Wait), p.timeout(group)
 	}
-	p.mu.Lock()
-	delete(p.failed, key)
-	p.mu.Unlock()
+	p.succeeded(key)
 	p.eachWaiting(key, func(w framework.WaitingPod) { w.Allow(p.Name()) })
 	return nil, 0
+}
+
+// leads reports whether a pod may be the first of its group that waits, and activate the others. Each pod may once in a round. Without this bound, a group of
+// which some pods find a node and others do not would be tried endlessly: one pod waits and activates the others, one of these finds no node and has it
+// rejected, and the next one that finds a node activates all of them again.
+func (p *coscheduling) leads(key objects.Key, pod types.UID) bool {
+	if p.api().Caches() == nil {
+		return true // a simulation, in which the pods of a group are tried together and not activated
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock().Now()
+	r := p.rounds[key]
+	if r == nil || !now.Before(r.ends) {
+		r = r.next(now)
+		p.rounds[key] = r
+	}
+	if !r.led[pod] {
+		r.led[pod] = true
+		return true
+	}
+	if r.again == nil && !p.closed {
+		r.again = p.clock().AfterFunc(r.ends.Sub(now), func() { p.activate(key, "") })
+	}
+	return false
+}
+
+// round is a time in which each pod of a group may once be the first that waits.
+type round struct {
+	length time.Duration
+	ends   time.Time
+	led    map[types.UID]bool
+	again  clock.Timer // activates the pods when the round ends; nil: none was kept from being the first
+}
+
+// The lengths of rounds, which double from the first to the last, as the backoff of a pod does.
+const (
+	firstRound = time.Second
+	lastRound  = 10 * time.Second
+)
+
+// next returns the round that begins now, after r. A group that was not tried for a while begins again with a short one.
+func (r *round) next(now time.Time) *round {
+	length := firstRound
+	if r != nil && now.Before(r.ends.Add(lastRound)) {
+		length = min(2*r.length, lastRound)
+	}
+	return &round{length: length, ends: now.Add(length), led: map[types.UID]bool{}}
+}
+
+// succeeded forgets the failures of a group.
+func (p *coscheduling) succeeded(key objects.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.failed, key)
+	if r := p.rounds[key]; r != nil {
+		r.stop()
+		delete(p.rounds, key)
+	}
+}
+
+func (r *round) stop() {
+	if r.again != nil {
+		r.again.Stop()
+	}
 }
 
 // activate activates the pods of a group that have no node, without one pod.

@@ -304,3 +304,43 @@ func TestCoschedulingOrder(t *testing.T) {
 		t.Error("a group that was deleted is remembered")
 	}
 }
+
+// TestCoschedulingPartialRoom checks that a group of which only some pods find a node is tried again and again at intervals, and that it is bound soon when
+// there is room. A group of which some pods find a node, and which needs no more than these, is bound, whatever the order of its pods.
+func TestCoschedulingPartialRoom(t *testing.T) {
+	v := newCoscheduledCluster(t, 1, "")
+	v.node("n", "3")
+	v.labelledPodGroup("g", 2, "")
+	var names []string
+	for i := range 5 {
+		names = append(names, fmt.Sprintf("g%d", i))
+		v.pod(names[i], "2", inLabelledGroup("g"))
+	}
+	v.advance(time.Minute)
+	for _, name := range names {
+		if n := v.attempts(name); n > 100 {
+			t.Errorf("%s was tried %d times in a minute", name, n)
+		}
+	}
+	v.pod("other", "3")
+	v.advance(time.Minute)
+	if v.boundPods("other") != 1 {
+		t.Error("the group keeps the room that it cannot use")
+	}
+	v.node("m", "4")
+	v.advance(lastRound)
+	if n := v.boundPods(names...); n != 2 {
+		t.Errorf("%d pods are bound", n)
+	}
+
+	v = newCoscheduledCluster(t, 1, "")
+	v.node("n", "2")
+	v.labelledPodGroup("g", 2, "")
+	v.pod("g0", "1", inLabelledGroup("g"))
+	v.pod("g1", "5", inLabelledGroup("g"))
+	v.pod("g2", "1", inLabelledGroup("g"))
+	v.advance(time.Minute)
+	if n := v.boundPods("g0", "g2"); n != 2 {
+		t.Errorf("%d of the two pods that find a node are bound", n)
+	}
+}
