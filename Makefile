@@ -46,7 +46,7 @@ check: lint test measure race cross clients ## what CI runs
 compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
 	$(GO) run ./pkg/internal/bench/compare
 
-soak: ## the long loops: memory after a load, every damage of a store's files, 2,000 losses of power, 1,500 kills of the store, 500 of the API server, 50 of the daemon, 200 of processes of a cluster, 10,000 clusters of the scheduler, 100 changes of its configuration under load, 40,000 random steps of a cluster
+soak: ## the long loops: memory after a load, every damage of a store's files, 2,000 losses of power, 1,500 kills of the store, 500 of the API server, 50 of the daemon, 200 of processes of a cluster, 10,000 clusters of the scheduler, 100 changes of its configuration under load, 400 clusters with gangs, 40,000 random steps of a cluster
 	$(GO) test ./pkg/store/badger -run TestDamage -damages 4 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestPowerLoss -losses 2000 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestKill -kills 1500 -count 1 -v -timeout 60m
@@ -56,6 +56,7 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	for seed in 1 2 3 4 5; do $(GO) test ./pkg/internal/clustertest -run TestScriptsWithRestarts -restarts.all -restarts.rate 1 -restarts.seed $$seed -count 1 -v -timeout 30m || exit 1; done
 	$(GO) test ./pkg/scheduler -run TestIncrementalEngine -engine.clusters 10000 -count 1 -v -timeout 30m
 	$(GO) test ./pkg/schedplugins -run TestHotSwapUnderLoad -hotswap.swaps 100 -hotswap.pods 100 -count 1 -v
+	$(GO) test ./pkg/schedplugins -run TestGangProperties -gangs.seeds 200 -gangs.steps 200 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/virtual -run TestProperties -property.seeds 4 -property.steps 10000 -count 1 -v -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench -timeout 60m
