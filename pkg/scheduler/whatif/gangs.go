@@ -46,7 +46,7 @@ func (g *gangs) inPodGroups(q scheduler.Simulation) scheduler.Simulation {
 	q.Objects = maps.Clone(given)
 	for _, of := range []framework.EventResource{framework.PodGroup, labelledGroups} {
 		for _, obj := range given[of] {
-			q.Features = gangFeatures
+			q.Features.GenericWorkload, q.Features.GangScheduling = true, true
 			if group := g.add(obj); group != obj {
 				q.Objects[framework.PodGroup] = append(slices.Clip(q.Objects[framework.PodGroup]), group)
 			}

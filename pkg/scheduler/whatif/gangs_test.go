@@ -162,6 +162,31 @@ func TestGangsOfTheCluster(t *testing.T) {
 	}
 }
 
+// constrained is a gang whose pods have to be in one rack.
+const constrained = "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: a}\nspec: {schedulingPolicy: {gang: {minCount: 2}}, schedulingConstraints: {topology: [{key: rack}]}}\n"
+
+// rackNode returns a node of one CPU.
+func rackNode(name, rack string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {rack: rack-%s}}\nstatus: {capacity: {cpu: 1, memory: 1Gi, pods: 10}}\n", name, rack)
+}
+
+// TestCompareOfConstrainedGangs checks that the pods of a gang with a topology constraint are not spread over racks.
+func TestCompareOfConstrainedGangs(t *testing.T) {
+	member := strings.TrimSuffix(gangAPIs[0].pod, "---\n")
+	for racks, placed := range map[string]int{"xy": 0, "xx": 2} {
+		text := ""
+		for i, rack := range racks {
+			text += rackNode(fmt.Sprintf("n%d", i), string(rack)) + "---\n"
+		}
+		text += constrained + "---\n" + fmt.Sprintf(member, "a-0", "a", "", 1) + "---\n" + fmt.Sprintf(member, "a-1", "a", "", 1)
+		for _, r := range compare(t, text, nil) {
+			if r.Placed != placed {
+				t.Errorf("racks %s, seed %d: %+v", racks, r.Seed, *r)
+			}
+		}
+	}
+}
+
 // TestReplayOfGangs replays a trace in which a gang waits until another has left, and one never has the pods that it needs.
 func TestReplayOfGangs(t *testing.T) {
 	nodes := "one,3000,32768,0,\n"

@@ -78,7 +78,11 @@ func ReadOpenB(name string, files []File) (Trace, error) {
 	case len(t.pods) == 0:
 		return Trace{}, errors.New("an openb trace needs a list of pods, with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, creation_time and deletion_time")
 	}
-	return Trace{Name: name, Play: t.play, Gangs: len(t.gangs) > 0}, nil
+	out := Trace{Name: name, Play: t.play}
+	if len(t.gangs) > 0 {
+		out.Features = gangFeatures
+	}
+	return out, nil
 }
 
 // read adds the lines of a file. names has the places of the nodes and pods so far.

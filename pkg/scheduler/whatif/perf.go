@@ -14,8 +14,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
@@ -52,13 +54,13 @@ type PerfWorkload struct {
 	// Ignored has what has no effect on a replay, with its path.
 	Ignored []string
 
-	gangs bool // PodGroups are created
-	ops   []perfOp
+	features feature.Gates // that its PodGroups need
+	ops      []perfOp
 }
 
 // Trace returns the trace of a workload without Unsupported.
 func (w PerfWorkload) Trace() Trace {
-	return Trace{Name: w.Name, Gangs: w.gangs, Play: func(ctx context.Context, p *Player) error { return newPerfRun(p).run(ctx, w.ops) }}
+	return Trace{Name: w.Name, Features: w.features, Play: func(ctx context.Context, p *Player) error { return newPerfRun(p).run(ctx, w.ops) }}
 }
 
 // maxCount bounds the counts of operations.
@@ -155,8 +157,11 @@ func (b *perfBuild) build() PerfWorkload {
 	gates := map[string]bool{}
 	maps.Copy(gates, b.test.FeatureGates)
 	maps.Copy(gates, b.workload.FeatureGates)
-	if b.out.gangs { // they are on where there are PodGroups
-		maps.DeleteFunc(gates, func(name string, on bool) bool { return on && (name == "GenericWorkload" || name == "GangScheduling") })
+	on := b.out.features
+	for name, is := range map[string]bool{"GenericWorkload": on.GenericWorkload, "GangScheduling": on.GangScheduling, "TopologyAwareWorkloadScheduling": on.TopologyAwareWorkloadScheduling} {
+		if is && gates[name] {
+			delete(gates, name)
+		}
 	}
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
 		b.out.Ignored = append(b.out.Ignored, "featureGates."+gate)
@@ -322,6 +327,21 @@ func (b *perfBuild) podTemplate(field, path string) *perfTemplate {
 	return t
 }
 
+// podGroup reads a template of PodGroups, and records the feature gates that they need.
+func (b *perfBuild) podGroup(t *perfTemplate) error {
+	obj, err := t.podGroup("", 0, 1)
+	if err != nil {
+		return err
+	}
+	constraints := b.out.features.TopologyAwareWorkloadScheduling
+	if group, ok := obj.(*schedulingv1alpha2.PodGroup); ok && group.Spec.SchedulingConstraints != nil {
+		constraints = true
+	}
+	b.out.features = gangFeatures
+	b.out.features.TopologyAwareWorkloadScheduling = constraints
+	return nil
+}
+
 // checkPod records what of a pod is not simulated.
 func (b *perfBuild) checkPod(field string, t *perfTemplate, pod *corev1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
@@ -356,8 +376,7 @@ func (b *perfBuild) object(field, path string, kinds ...string) *perfTemplate {
 		case "PriorityClass":
 			_, err = decodeTemplate[schedulingv1.PriorityClass](t, 0, 1)
 		case "PodGroup":
-			b.out.gangs = true
-			_, err = t.podGroup("", 0, 1)
+			err = b.podGroup(t)
 		}
 		if err == nil {
 			return t

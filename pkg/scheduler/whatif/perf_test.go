@@ -30,6 +30,9 @@ var templates = map[string]string{
 	"member.yaml":   "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\nspec: {schedulingGroup: {podGroupName: 'g{{Mod .Index 2}}'}, containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}\n",
 	"crd.yaml":      "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: 'g{{.Index}}'}\nspec: {minMember: 2}\n",
 	"labelled.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-, labels: {scheduling.x-k8s.io/pod-group: 'g{{Mod .Index 2}}'}}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}\n",
+	"rack.yaml":     constrained,
+	"racknode.yaml": "apiVersion: v1\nkind: Node\nmetadata: {name: 'r{{.Index}}', labels: {rack: 'r{{.Index}}'}}\nstatus: {capacity: {cpu: 1, memory: 8Gi, pods: 10}}\n",
+	"one.yaml":      "apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\nspec: {schedulingGroup: {podGroupName: a}, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}\n",
 	"later.yaml":    "apiVersion: scheduling.k8s.io/v1beta9\nkind: PodGroup\nmetadata: {name: g}\n",
 	"typo.yaml":     "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containrs: []}\n",
 	"action.yaml":   "kind: Pod\nmetadata: {name: 'p{{Mod .Index 0}}'}\n",
@@ -240,6 +243,11 @@ func TestPerfOfGangs(t *testing.T) {
 		if r.Stopped != "" || r.Placed != 4 || r.Gangs.Placed != 2 || r.Gangs.Pending != 0 || r.Gangs.WaitP99 < 100 || r.Gangs.WaitP99 > 110.1 {
 			t.Errorf("%s: %+v %+v", api.group, *r, r.Gangs)
 		}
+	}
+	w := perf(t, op("opcode: createNodes, count: 2, nodeTemplatePath: racknode.yaml")+op("opcode: createAny, namespace: x, templatePath: rack.yaml")+
+		op("opcode: createPods, namespace: x, count: 2, podTemplatePath: one.yaml, skipWaitToCompletion: true")+op("opcode: sleep, duration: 100s"), "")
+	if r := replay(t, w.Trace()); r.Placed != 0 || r.Gangs.Pending != 1 {
+		t.Errorf("the gang is spread over racks: %+v", *r)
 	}
 	text := "- name: Case\n  featureGates: {GenericWorkload: true, GangScheduling: true, Other: true}\n  workloadTemplate:\n" + op("opcode: createAny, namespace: x, templatePath: group.yaml") +
 		"  workloads: [{name: load}]\n"

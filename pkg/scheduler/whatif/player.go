@@ -16,6 +16,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -23,7 +24,8 @@ import (
 type Trace struct {
 	Name   string
 	Config *configv1.KubeSchedulerConfiguration // that the trace names; nil: none
-	Gangs  bool                                 // PodGroups are created
+	// Features are the feature gates that the PodGroups need that are created during the trace.
+	Features feature.Gates
 	// Play makes the events of the trace happen, in p's virtual time.
 	Play func(ctx context.Context, p *Player) error
 }
@@ -41,9 +43,7 @@ const DefaultAttemptTime = time.Millisecond
 
 // Replay plays a trace on the simulation's cluster. The same seed gives the same result, except for its throughput.
 func Replay(ctx context.Context, q scheduler.Simulation, t Trace, o Options) (*Result, error) {
-	if t.Gangs {
-		q.Features = gangFeatures
-	}
+	q.Features = t.Features
 	p, err := newPlayer(ctx, q, o)
 	if err != nil {
 		return nil, err
