@@ -13,7 +13,7 @@ test: ## all tests; none depends on the machine's speed or memory
 	$(GO) test -p $(PACKAGES) -timeout 30m ./...
 
 race: ## the packages with concurrency, with the race detector and caches that detect changes of shared objects (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -p $(PACKAGES) -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/... ./pkg/supervisor/... ./pkg/network/... ./pkg/internal/virtual
+	CGO_ENABLED=1 $(GO) test -p $(PACKAGES) -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/schedplugins/... ./pkg/kubelet/... ./pkg/supervisor/... ./pkg/network/... ./pkg/internal/virtual
 
 lint: ## formatting, vet, and golangci-lint where it is installed
 	@out=$$(gofmt -l cmd pkg); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi

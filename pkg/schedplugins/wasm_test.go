@@ -204,6 +204,9 @@ func buildModule(t testing.TB, dir string) string {
 
 // TestWasmExample builds the example in Go, and checks its filter, which reads its configuration and the node's labels, and its score.
 func TestWasmExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector makes it compile a module in Go for half a minute of processor time, and it has one goroutine: TestWasmBinding calls such a module from several")
+	}
 	label := func(value string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
 			n.Labels["disk"] = value
