@@ -81,6 +81,7 @@ type randomGang struct {
 	cpus       int
 	pods       int  // created so far
 	exists     bool // its PodGroup
+	resources  bool // its PodGroup has minResources, of need pods
 }
 
 func newGangRun(t *testing.T, api string, seed uint64) *gangRun {
@@ -190,6 +191,7 @@ func (r *gangRun) addGang() {
 	if r.api == "Coscheduling" {
 		more := ""
 		if r.IntN(3) == 0 {
+			g.resources = true
 			more = fmt.Sprintf(", minResources: {cpu: %d}", g.need*g.cpus)
 		}
 		r.labelledPodGroup(g.name, g.need, more)
@@ -369,6 +371,20 @@ func (r *gangRun) quiet() {
 	}
 }
 
+// capacityFor returns the CPUs that are free besides those of the gang's own pods. Pods of a node that has shrunk may request more than it has.
+func (r *gangRun) capacityFor(g *randomGang, pods map[string]*corev1.Pod) (sum int) {
+	free := maps.Clone(r.nodes)
+	for name, p := range pods {
+		if of := r.gangOf(name); p.Spec.NodeName != "" && of != g {
+			free[p.Spec.NodeName] -= of.cpus
+		}
+	}
+	for _, cpus := range free {
+		sum += max(0, cpus)
+	}
+	return sum
+}
+
 // waiting returns which gang or pod waits although there is room for it, or "". All pods of a gang are equal.
 func (r *gangRun) waiting() string {
 	pods := r.allPods()
@@ -392,7 +408,7 @@ func (r *gangRun) waiting() string {
 		}
 		bound := r.boundOf(g, pods)
 		wants := max(1, g.need-bound)
-		if g.exists && all >= g.need && all-bound >= wants && room >= wants {
+		if g.exists && all >= g.need && all-bound >= wants && room >= wants && (!g.resources || r.capacityFor(g, pods) >= g.need*g.cpus) {
 			return fmt.Sprintf("gang %s has %d of %d pods bound, needs %d, and has room for %d more", g.name, bound, all, g.need, room)
 		}
 	}
