@@ -39,28 +39,7 @@ func TestRemoteScheduler(t *testing.T) {
 		c.bound(fmt.Sprintf("p%d", i))
 	}
 
-	traces, err := c.client.List(t.Context(), client.Target{Resource: minikctl.Traces}, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound := 0
-	for _, item := range traces.Items {
-		span := item.(*minikctl.Trace).Span
-		if span.Sub != "binding" {
-			continue
-		}
-		bound++
-		var stages []string
-		for _, s := range span.Stages {
-			stages = append(stages, s.Name)
-		}
-		if span.Actor != user.KubeScheduler || span.Agent != "kube-scheduler" || len(span.Causes) == 0 || !strings.Contains(strings.Join(stages, " "), "filter score reserve bind") {
-			t.Fatalf("the trace of %s: actor %s, agent %s, causes %v, stages %v", span.Name, span.Actor, span.Agent, span.Causes, stages)
-		}
-	}
-	if bound != pods {
-		t.Errorf("%d bindings have a trace, want %d", bound, pods)
-	}
+	c.eventually(fmt.Sprintf("trace of each of the %d bindings", pods), func() bool { return c.checkBindingTraces() == pods }) // a trace ends after its pod is seen bound
 	clients, err := kubernetes.NewForConfig(c.env.AdminConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -69,4 +48,28 @@ func TestRemoteScheduler(t *testing.T) {
 	if err != nil || !strings.Contains(string(metrics), `minikctl_apiserver_requests_total{code="201",resource="bindingbatches",verb="create"}`) {
 		t.Errorf("there was no batch: %v", err)
 	}
+}
+
+// checkBindingTraces checks the traces of bindings, and returns their number.
+func (c *cluster) checkBindingTraces() (n int) {
+	c.t.Helper()
+	traces, err := c.client.List(c.ctx, client.Target{Resource: minikctl.Traces}, metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, item := range traces.Items {
+		span := item.(*minikctl.Trace).Span
+		if span.Sub != "binding" {
+			continue
+		}
+		n++
+		var stages []string
+		for _, s := range span.Stages {
+			stages = append(stages, s.Name)
+		}
+		if span.Actor != user.KubeScheduler || span.Agent != "kube-scheduler" || len(span.Causes) == 0 || !strings.Contains(strings.Join(stages, " "), "filter score reserve bind") {
+			c.t.Fatalf("the trace of %s: actor %s, agent %s, causes %v, stages %v", span.Name, span.Actor, span.Agent, span.Causes, stages)
+		}
+	}
+	return n
 }
