@@ -109,6 +109,26 @@ func TestSandboxPlacements(t *testing.T) {
 	}
 }
 
+// TestSandboxPlacementAlone places the pods of a group that is no gang one by one: all go to the rack of the first one.
+func TestSandboxPlacementAlone(t *testing.T) {
+	nodes := []*corev1.Node{rackNode("a1", "a", "8"), rackNode("b1", "b", "2"), rackNode("outside", "", "64")}
+	for _, first := range []string{"", "a1"} { // a rack that is drawn by its score, and that of a pod that has a node
+		box := newRacks(t, scheduler.Simulation{Nodes: nodes}, "g")
+		pods := groupPods("g", 3, "1")
+		pods[0].Spec.NodeName = first
+		want := map[string][]string{"": {"b1", "b1", ""}, "a1": {"a1", "a1", "a1"}}[first]
+		for i, pod := range pods {
+			got, err := box.Place(t.Context(), pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Node != want[i] || got.Node == "" && !strings.HasPrefix(got.Message, "0/1 nodes are available: 1 Insufficient cpu.") {
+				t.Errorf("first on %q: %s: got %+v, want %q", first, pod.Name, got, want[i])
+			}
+		}
+	}
+}
+
 // opaque is a Filter plugin that passes every node and signs no pod, so that no results are kept.
 type opaque struct{}
 

@@ -66,6 +66,7 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 		return Placement{}, err
 	}
 	if node := pod.Spec.NodeName; node != "" {
+		b.s.groups.set(a.info.pod)
 		b.s.cluster.place(a.info, node, false)
 		return Placement{Node: node}, nil
 	}
@@ -76,6 +77,9 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 		return Placement{Message: failure.Error()}, nil
 	} else if plugin != "" {
 		return Placement{Message: "gated by the scheduler plugin " + plugin}, nil
+	}
+	if g := b.limitedGroup(a); g != nil {
+		return b.placeInBest(ctx, g, 1)[0], nil
 	}
 	d := b.s.decide(ctx, a, wallClock.Now())
 	var evicted []*corev1.Pod
@@ -93,6 +97,19 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	b.s.assume(a)
 	delete(b.s.binding, string(a.info.pod.UID))
 	return Placement{Node: a.node, Evicted: evicted}, nil
+}
+
+// limitedGroup returns an attempt of the pod's PodGroup with this pod alone if the group has scheduling constraints, nil if it has none.
+func (b *Sandbox) limitedGroup(a *attempt) *groupAttempt {
+	key, grouped := podref.PodGroup(a.info.pod)
+	if !grouped || !b.s.features.TopologyAwareWorkloadScheduling {
+		return nil
+	}
+	if group, ok := b.s.objects.podGroup(key); !ok || !constrained(group) {
+		return nil
+	}
+	b.s.groups.set(a.info.pod)
+	return &groupAttempt{key: key, state: newCycleState(), members: []*member{{attempt: a}}}
 }
 
 // PlaceGroup places pods of one group if at least need of them find a node, without evictions. Otherwise it places none of them, and the
