@@ -145,6 +145,9 @@ func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
 	fmt.Fprintf(env.Out, "pod/%s: attempt %d of profile %s, configuration %d: %s\n", d.Pod, d.Attempt, d.Profile, d.ConfigGeneration, d.Outcome)
 	if r.EvaluatedAgain {
 		fmt.Fprintf(env.Out, "The attempt's record does not list the node. It is evaluated again, with the cluster and configuration as they are now:\n")
+		if d.Group != nil && len(d.Group.Placements) > 0 {
+			fmt.Fprintf(env.Out, "The pod may only use the nodes of a placement of its PodGroup, which is not considered here.\n")
+		}
 	}
 	if f.node != "" {
 		return printVerdict(env, &r.Verdicts[0])
