@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/kube-scheduler/framework"
@@ -12,13 +13,16 @@ type nodeSet struct {
 	in    []bool // by the node's place in the snapshot
 }
 
-// nodesOf returns the nodes of a placement, nil if these are all.
+// nodesOf returns the nodes of a placement, nil if these are all. The placement comes from a plugin and may be anything.
 func (s *snapshot) nodesOf(p *framework.Placement) (*nodeSet, error) {
-	if len(p.Nodes) == len(s.nodes) {
-		return nil, nil //nolint:nilnil // nil is the set of all nodes
+	if p == nil {
+		return nil, errors.New("placement is nil")
 	}
 	set := &nodeSet{nodes: make([]*nodeInfo, 0, len(p.Nodes)), in: make([]bool, len(s.nodes))}
 	for _, node := range p.Nodes {
+		if node == nil || node.Node() == nil {
+			return nil, errors.New("placement has a node without its object")
+		}
 		name := node.Node().Name
 		n, ok := s.byName[name]
 		switch {
@@ -31,6 +35,9 @@ func (s *snapshot) nodesOf(p *framework.Placement) (*nodeSet, error) {
 		}
 		set.in[n.index] = true
 		set.nodes = append(set.nodes, n)
+	}
+	if len(set.nodes) == len(s.nodes) {
+		return nil, nil //nolint:nilnil // nil is the set of all nodes
 	}
 	return set, nil
 }

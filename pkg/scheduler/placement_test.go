@@ -105,6 +105,16 @@ func TestNodesOf(t *testing.T) {
 	if err != nil || !set.has(0) || set.has(1) || !set.has(2) || set.count(3) != 2 {
 		t.Errorf("two nodes: got %+v, %v", set, err)
 	}
+	if set, err := s.nodesOf(&framework.Placement{Nodes: []framework.NodeInfo{nodes[0], nodes[0], nodes[1]}}); err != nil || set.has(2) || set.count(3) != 2 {
+		t.Errorf("a node twice: got %+v, %v", set, err)
+	}
+	for name, p := range map[string]*framework.Placement{
+		"nil": nil, "a nil node": {Nodes: []framework.NodeInfo{nil}}, "a node without its object": {Nodes: []framework.NodeInfo{newNodeInfo()}},
+	} {
+		if _, err := s.nodesOf(p); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
 	if _, err := s.nodesOf(&framework.Placement{Nodes: []framework.NodeInfo{nodes[0].Snapshot()}}); err == nil || err.Error() != "node a in placement is not the same instance as in the snapshot" {
 		t.Errorf("a copy: %v", err)
 	}
