@@ -23,6 +23,7 @@ func newClock(env *Env) *cobra.Command {
 still until it is advanced: timestamps, expiry, Leases, the requeues and back-offs of controllers, scheduler and kubelets, and
 simulated pods follow it. Processes keep the time of the machine.`,
 		Args: cobra.NoArgs,
+		RunE: help,
 	}
 	cmd.AddCommand(newClockShow(env), newClockAdvance(env))
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
+
+// checkRunsFormat refuses what is no format of the figures of runs.
+func checkRunsFormat(format string) error {
+	if !slices.Contains([]string{"", "csv", "svg", "json", "yaml"}, format) {
+		return fmt.Errorf("--output: %q is not one of [csv svg json yaml]", format)
+	}
+	return nil
+}
 
 func newScheduleCompare(env *Env) *cobra.Command {
 	var f scheduleFlags
@@ -36,6 +45,9 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 		RunE: func(cmd *cobra.Command, configs []string) error {
 			if seeds < 1 {
 				return cmdutil.UsageErrorf(cmd, "--seeds must be at least 1")
+			}
+			if err := checkRunsFormat(f.output); err != nil {
+				return err
 			}
 			f.config = configs[0] // so that the running configuration is not needed
 			cluster, workloads, _, err := f.load(cmd.Context(), env)

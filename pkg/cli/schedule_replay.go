@@ -58,8 +58,9 @@ for each sample of each run, -o svg plots them.`,
 				return cmdutil.UsageErrorf(cmd, "--seeds must be at least 1")
 			case f.attempt <= 0:
 				return cmdutil.UsageErrorf(cmd, "--attempt-time must be positive")
-			case !slices.Contains([]string{"", "csv", "svg", "json", "yaml"}, f.output):
-				return fmt.Errorf("--output: %q is not one of [csv svg json yaml]", f.output)
+			}
+			if err := checkRunsFormat(f.output); err != nil {
+				return err
 			}
 			traces, err := f.read(env, files)
 			if err != nil {

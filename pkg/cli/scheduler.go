@@ -25,6 +25,7 @@ func newScheduler(env *Env) *cobra.Command {
 		Long: `Show the configuration that the scheduler runs, list the plugins that it knows, and validate a configuration before the
 scheduler reads it. The configuration is a KubeSchedulerConfiguration, the file of "minikctl up --scheduler-config".`,
 		Args: cobra.NoArgs,
+		RunE: help,
 	}
 	cmd.AddCommand(newSchedulerConfig(env), newSchedulerProfiles(env), newSchedulerPlugins(env), newSchedulerValidate(env))
 	return cmd

@@ -27,6 +27,8 @@ func newService(env *Env) *cobra.Command {
 		Short: "Show how programs outside pods reach Services",
 		Long: `Show how programs of this machine reach Services. Pods reach each Service by its name and its cluster address. Other programs reach
 cluster addresses on loopback, at another port if the daemon may not listen on one below 1024, and node ports.`,
+		Args: cobra.NoArgs,
+		RunE: help,
 	}
 	cmd.AddCommand(newServiceList(env), newServiceURL(env))
 	return cmd

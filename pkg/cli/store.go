@@ -16,6 +16,8 @@ func newStore(env *Env) *cobra.Command {
 
 A cluster whose store is damaged does not start, and its files stay as they are. Backups at an interval are a setting of the
 cluster: "backup" in its config file.`,
+		Args: cobra.NoArgs,
+		RunE: help,
 	}
 	var dataDir string
 	cmd.PersistentFlags().StringVar(&dataDir, "data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")

@@ -136,6 +136,9 @@ func newGet(e *Env) *cobra.Command {
 	return cmd
 }
 
+// help prints the help of a command that has others: cobra checks the arguments of commands with a RunE only.
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
 // addVerbs adds the verb with this name, or all verbs if no verb has it.
 func addVerbs(root *cobra.Command, env *Env, name string) {
 	for _, v := range verbs {
