@@ -174,7 +174,7 @@ var Parts = []string{"apiserver", "controllers", "scheduler", "kubelet"}
 // Runs reports whether the daemon runs the component.
 func (c *Config) Runs(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
-// resolve makes the file's relative paths absolute: a daemon in the background may start in any folder.
+// resolve makes relative paths absolute: a daemon in the background may start in any folder, and a later start in another one.
 func (c *Config) resolve(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

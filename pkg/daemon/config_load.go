@@ -96,6 +96,9 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 			*to = s
 		}
 	}
+	if err := cfg.resolve("."); err != nil { // those of flags and variables: files' own paths are absolute by now
+		return nil, err
+	}
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
 	}

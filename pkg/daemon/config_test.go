@@ -367,3 +367,18 @@ func TestLoadSettingsOfLastStart(t *testing.T) {
 		t.Errorf("a node with another runtime: %v", err)
 	}
 }
+
+// TestLoadRelativePaths: the paths of flags and variables are those of the folder in which up runs, also for a later start in another one.
+func TestLoadRelativePaths(t *testing.T) {
+	dir := real(t.TempDir())
+	t.Chdir(dir)
+	t.Setenv("MINIKCTL_TOKEN_AUTH_FILE", "tokens")
+	cfg, err := load(t, "auditPolicyFile: policy\n", "--scheduler-config", "scheduler.yaml", "--audit-log-path", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.SchedulerConfig != filepath.Join(dir, "scheduler.yaml") || cfg.TokenAuthFile != filepath.Join(dir, "tokens") ||
+		cfg.AuditPolicyFile != filepath.Join(Home(), "policy") || cfg.AuditLogPath != "-" || cfg.Kubeconfig != "" {
+		t.Errorf("got %q %q %q %q %q", cfg.SchedulerConfig, cfg.TokenAuthFile, cfg.AuditPolicyFile, cfg.AuditLogPath, cfg.Kubeconfig)
+	}
+}
