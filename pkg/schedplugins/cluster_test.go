@@ -3,6 +3,7 @@ package schedplugins
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -170,13 +171,19 @@ func TestClusterSchedules(t *testing.T) {
 	}
 }
 
-// TestDecisionNamesTaintsAndChosenNode checks that a decision lists the taint that rejected a node, and the score of
+// TestDecisionNamesTaintsAndChosenNode checks that a decision lists for each node the taint that rejected it, and the score of
 // the chosen node even if it is not among the listed best ones.
 func TestDecisionNamesTaintsAndChosenNode(t *testing.T) {
 	c := newCluster(t)
-	c.node("tainted", "8", func(n *corev1.Node) {
-		n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-	})
+	tainted := func(name, value string) {
+		c.node(name, "8", func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: value, Effect: corev1.TaintEffectNoSchedule}}
+		})
+	}
+	for i := range minikctl.MaxListed + 1 {
+		tainted(fmt.Sprintf("gpu%d", i), "gpu")
+	}
+	tainted("db", "db") // would not be listed, were the nodes not grouped by their taints
 	for i := range 2 * minikctl.MaxListed {
 		c.node(fmt.Sprintf("n%d", i), "8")
 	}
@@ -186,8 +193,15 @@ func TestDecisionNamesTaintsAndChosenNode(t *testing.T) {
 		name := fmt.Sprintf("p%d", i)
 		c.pod(name, "1")
 		d := c.decision(name, "Scheduled")
-		if len(d.Rejected) != 1 || !slices.Equal(d.Rejected[0].Details, []string{"taint dedicated=gpu:NoSchedule"}) {
+		rejected := map[string]int{}
+		for _, r := range d.Rejected {
+			rejected[strings.Join(r.Details, ", ")] += r.Count
+		}
+		if !maps.Equal(rejected, map[string]int{"taint dedicated=gpu:NoSchedule": minikctl.MaxListed + 1, "taint dedicated=db:NoSchedule": 1}) {
 			t.Errorf("rejected: %+v", d.Rejected)
+		}
+		if v := d.Verdict("db"); v.Reason != "node(s) had untolerated taint(s): taint dedicated=db:NoSchedule" {
+			t.Errorf("verdict about db: %+v", v)
 		}
 		if !slices.ContainsFunc(d.Scores, func(s minikctl.NodeScore) bool { return s.Node == d.Node }) {
 			t.Errorf("the scores lack the chosen node %s: %+v", d.Node, d.Scores)

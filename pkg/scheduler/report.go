@@ -270,32 +270,64 @@ func (e *evaluation) setNames() {
 	e.skippedFilters, e.skippedScores = sets.List(e.state.GetSkipFilterPlugins()), sets.List(e.state.GetSkipScorePlugins())
 }
 
-// report groups the rejected nodes by reason, with the details of the plugins.
+// report groups the rejected nodes by reason and by the detail that the plugin gives.
 func (d *decision) report(t *tracker, p *profile, pod *corev1.Pod) {
 	if d.reported != nil {
 		return
 	}
 	for _, g := range d.rejected() {
+		if _, explains := p.explainers[g.plugin]; explains {
+			d.reported = append(d.reported, d.explained(t, p, pod, g)...)
+			continue
+		}
 		r := minikctl.Rejection{Plugin: g.plugin, Reasons: g.reasons, Count: g.count}
 		if len(g.reasons) == 0 && slices.Contains(d.extenders, g.plugin) {
 			r.Details = []string{"the extender left the node out of its response, without a message"}
 		}
 		for _, i := range g.nodes {
 			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
-			if detail := p.explain(t, g.plugin, pod, d.cluster.nodes[i]); detail != "" && !slices.Contains(r.Details, detail) {
-				r.Details = append(r.Details, detail)
-			}
 		}
 		d.reported = append(d.reported, r)
 	}
 }
 
-// explain returns the property of a node for which a plugin rejected the pod, "" if the plugin is no Explainer.
-func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *nodeInfo) string {
-	x, ok := p.explainers[plugin]
-	if !ok {
-		return ""
+// maxDetails bounds the details by which the nodes of one reason are grouped. The nodes with others are one group without a detail.
+const maxDetails = 20
+
+// explained groups the nodes that a plugin rejected for the same reasons by the plugin's detail about each.
+func (d *decision) explained(t *tracker, p *profile, pod *corev1.Pod, g rejection) []minikctl.Rejection {
+	var out []minikctl.Rejection
+	at := map[string]int{}
+	for i, s := range d.statuses {
+		if s == nil || s.Plugin() != g.plugin || !slices.Equal(s.Reasons(), g.reasons) {
+			continue
+		}
+		detail := p.explain(t, g.plugin, pod, d.cluster.nodes[i])
+		k, ok := at[detail]
+		if !ok && len(at) >= maxDetails {
+			detail = ""
+			k, ok = at[detail]
+		}
+		if !ok {
+			k = len(out)
+			at[detail] = k
+			r := minikctl.Rejection{Plugin: g.plugin, Reasons: g.reasons}
+			if detail != "" {
+				r.Details = []string{detail}
+			}
+			out = append(out, r)
+		}
+		r := &out[k]
+		if r.Count++; len(r.Nodes) < maxListed {
+			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
+		}
 	}
+	return out
+}
+
+// explain returns the property of a node for which a plugin, an Explainer, rejected the pod.
+func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *nodeInfo) string {
+	x := p.explainers[plugin]
 	t.enter(x.site)
 	defer t.leave()
 	return x.plugin.Explain(pod, node)

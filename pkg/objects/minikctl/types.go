@@ -98,7 +98,7 @@ const PodLabel = "minikctl.dev/pod"
 type Rejection struct {
 	Plugin  string   `json:"plugin" protobuf:"bytes,1"`
 	Reasons []string `json:"reasons" protobuf:"bytes,2"`
-	Details []string `json:"details,omitempty" protobuf:"bytes,3"` // what of the listed nodes the plugin rejected: taints
+	Details []string `json:"details,omitempty" protobuf:"bytes,3"` // the property of all these nodes that the plugin rejected: a taint
 	Nodes   []string `json:"nodes" protobuf:"bytes,4"`             // the first of them, at most MaxListed
 	Count   int      `json:"count" protobuf:"varint,5"`
 }
