@@ -136,8 +136,13 @@ func (g *garbageCollector) orphanedBy(n objects.Names, obj objects.Object) []obj
 	if _, builtin := g.builtin[kind]; !builtin {
 		g.recordAbsent(absentOwner{obj.GetUID(), kind, controller.KeyOf(obj)})
 	}
+	return g.dependentKeys(obj.GetUID())
+}
+
+// dependentKeys returns the keys of the objects in the caches with an owner of this UID.
+func (g *garbageCollector) dependentKeys(uid types.UID) []objects.Key {
 	var keys []objects.Key
-	for _, dep := range g.dependentsOf(obj.GetUID()) {
+	for _, dep := range g.dependentsOf(uid) {
 		keys = append(keys, uidKey(dep.GetUID()))
 	}
 	return keys

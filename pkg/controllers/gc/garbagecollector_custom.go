@@ -43,8 +43,12 @@ func (g *garbageCollector) removeMonitor(k controller.CustomKind, deletedAt uint
 		for _, uid := range ownerUIDs(obj) {
 			keys = append(keys, objects.Key{Name: uid}) // the owner may wait for obj
 		}
-		if objects.RevisionOf(obj) < deletedAt && len(obj.GetFinalizers()) == 0 {
+		switch {
+		case deletedAt == 0 || len(obj.GetFinalizers()) > 0:
+		case objects.RevisionOf(obj) < deletedAt:
 			keys = append(keys, g.orphanedBy(k.Names, obj)...)
+		default:
+			keys = append(keys, g.dependentKeys(obj.GetUID())...) // the API server is asked for their owner
 		}
 	}
 	return keys

@@ -43,6 +43,39 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 	}}
 }
 
+// TestOwnerKindReplaced: the dependents of a custom object are enqueued when its definition was deleted and created again, and only
+// the new definition is observed.
+func TestOwnerKindReplaced(t *testing.T) {
+	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
+		g := newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
+		var mu sync.Mutex
+		var enqueued []string
+		enqueue := func(key objects.Key, _ uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			enqueued = append(enqueued, key.Name)
+		}
+		maps := objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
+		g.monitor(maps, client.CacheOf[objects.Object](caches, maps.GVR()))(t.Context(), enqueue)
+		g.monitorCustom(t.Context(), enqueue)
+		synctest.Wait()
+		s.Put(controller.CustomResourceDefinitions, watch.Added, definition("v1"))
+		s.Put(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "shirts"}, watch.Added, owned("blue", "Coat", "red"))
+		s.Put(maps.GVR(), watch.Added, owned("map", "Shirt", "blue"))
+		synctest.Wait()
+		enqueued = nil
+		again := definition("v1")
+		again.UID = "another"
+		s.Put(controller.CustomResourceDefinitions, watch.Modified, again)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Contains(enqueued, "map") {
+			t.Errorf("%q are enqueued", enqueued)
+		}
+	})
+}
+
 // TestOwnerKindEstablishedAndDeleted: objects are enqueued when the kind of their owner is established, and owners count
 // as absent after their kind was deleted.
 func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
