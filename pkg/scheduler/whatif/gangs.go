@@ -19,7 +19,7 @@ import (
 // gangFeatures are the feature gates of runs with PodGroups.
 var gangFeatures = feature.Gates{GenericWorkload: true, GangScheduling: true}
 
-// gangs holds the gangs of a run and what became of them. Those of scheduling.x-k8s.io become PodGroups of Kubernetes' API, so that the engine places
+// gangs holds the gangs of a run and their results. Those of scheduling.x-k8s.io become PodGroups of Kubernetes' API, so that the engine places
 // both kinds in the same way, with and without the plugin Coscheduling.
 type gangs struct {
 	need    map[objects.Key]int // the minimum of each PodGroup that is a gang
@@ -27,7 +27,7 @@ type gangs struct {
 	records []*gangRecord // in the order of their arrival
 }
 
-// gangRecord is what became of a gang from the arrival of its first pod until the last one is gone.
+// gangRecord is the state of a gang from the arrival of its first pod until the last one is gone.
 type gangRecord struct {
 	need, pods, bound int
 	complete, placed  time.Time // when as many pods as it needs had arrived, and were bound; zero: they are not
@@ -115,7 +115,7 @@ func (g *gangs) ran(pod *corev1.Pod, now time.Time) {
 	if r := g.recordOf(pod); r != nil {
 		r.pods++
 		r.bound++
-		r.ran = true
+		r.ran = r.bound >= r.need
 		r.update(now)
 	}
 }
@@ -154,7 +154,7 @@ func (r *gangRecord) update(now time.Time) {
 }
 
 // left records that a pod was deleted, or evicted. A gang that has fewer bound pods than it needs because of an eviction has to be placed again; one
-// whose pods were deleted had its turn.
+// whose pods were deleted counts as placed.
 func (g *gangs) left(pod *corev1.Pod, bound, evicted bool, now time.Time) {
 	r := g.recordOf(pod)
 	if r == nil {

@@ -158,6 +158,12 @@ func TestGangsOfTheCluster(t *testing.T) {
 					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
 				}
 			}
+			text = fmt.Sprintf(oneNode, 4) + fmt.Sprintf(api.group, "a", 3) + fmt.Sprintf(bound, "a-0", "a", "", 1) + fmt.Sprintf(api.pod, "a-1", "a", "", 1)
+			for _, r := range compare(t, text, nil) {
+				if r.Placed != 0 || r.Gangs == nil || r.Gangs.Placed != 0 || r.Gangs.Pending != 1 {
+					t.Errorf("bound in part, seed %d: %+v %+v", r.Seed, *r, r.Gangs)
+				}
+			}
 		})
 	}
 }

@@ -244,6 +244,12 @@ func TestPerfOfGangs(t *testing.T) {
 			t.Errorf("%s: %+v %+v", api.group, *r, r.Gangs)
 		}
 	}
+	late := perf(t, op("opcode: createNodes, count: 2, nodeTemplatePath: small.yaml")+
+		op("opcode: createPods, namespace: x, count: 4, podTemplatePath: member.yaml, skipWaitToCompletion: true")+op("opcode: sleep, duration: 100s")+
+		op("opcode: createAny, namespace: x, templatePath: group.yaml, count: 2")+op("opcode: sleep, duration: 50s"), "")
+	if r := replay(t, late.Trace()); r.Placed == 0 || r.Gangs == nil || r.Gangs.Placed+r.Gangs.Pending != 2 || r.Gangs.WaitP99 > 60 {
+		t.Errorf("PodGroups after their pods: %+v %+v", *r, r.Gangs)
+	}
 	w := perf(t, op("opcode: createNodes, count: 2, nodeTemplatePath: racknode.yaml")+op("opcode: createAny, namespace: x, templatePath: rack.yaml")+
 		op("opcode: createPods, namespace: x, count: 2, podTemplatePath: one.yaml, skipWaitToCompletion: true")+op("opcode: sleep, duration: 100s"), "")
 	if r := replay(t, w.Trace()); r.Placed != 0 || r.Gangs.Pending != 1 {

@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -95,7 +96,7 @@ type Player struct {
 	engine      time.Duration // the time that their attempts, and those that failed, took on this machine
 }
 
-// podRecord is what became of a pod.
+// podRecord is the state of a pod.
 type podRecord struct {
 	pod            *corev1.Pod
 	arrived, bound time.Time // bound is zero while it has no node
@@ -147,6 +148,17 @@ func (p *Player) SetPodGroup(ctx context.Context, obj objects.Object) {
 	group := p.gangs.add(obj)
 	if group != obj {
 		p.box.SetObject(ctx, labelledGroups, obj)
+	}
+	key := objects.Key{Namespace: group.GetNamespace(), Name: group.GetName()}
+	var waiting []*podRecord
+	for _, r := range p.records { // pods that came before it
+		of, grouped := podref.PodGroup(r.pod)
+		if grouped && of == key && p.gangs.present[key] == nil && p.pods[r.pod.UID] == r {
+			waiting = append(waiting, r)
+		}
+	}
+	for _, r := range waiting {
+		p.gangs.arrived(r.pod, r.measured, p.clock.Now())
 	}
 	p.box.SetObject(ctx, framework.PodGroup, group)
 }
@@ -370,7 +382,7 @@ func (p *Player) try(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// attempted records what became of a pod in an attempt that ends now.
+// attempted records the result of an attempt that ends now.
 func (p *Player) attempted(a scheduler.Attempt) {
 	r := p.pods[a.Pod.UID]
 	p.tally(r, -1)
