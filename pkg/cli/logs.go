@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -169,11 +170,16 @@ func selectionOf(clients kubernetes.Interface, obj runtime.Object) (follow.Selec
 	return s, nil
 }
 
-// jobEnded returns when the Job is complete, has failed or is deleted.
+// jobEnded returns when the Job is complete, has failed or is deleted. It returns at once for a user who may not list Jobs: UntilWithSync would
+// try again for ever.
 func jobEnded(ctx context.Context, clients kubernetes.Interface, namespace, name string) error {
+	_, err := clients.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
 	one := cache.NewListWatchFromClient(clients.BatchV1().RESTClient(), "jobs", namespace, fields.OneTermEqualSelector("metadata.name", name))
 	gone := func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil }
-	_, err := watchtools.UntilWithSync(ctx, one, &batchv1.Job{}, gone, func(ev watch.Event) (bool, error) {
+	_, err = watchtools.UntilWithSync(ctx, one, &batchv1.Job{}, gone, func(ev watch.Event) (bool, error) {
 		job, ok := ev.Object.(*batchv1.Job)
 		return ev.Type == watch.Deleted || ok && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 			return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue

@@ -257,7 +257,7 @@ func (r *run) stream(ctx context.Context, pod string, opts *corev1.PodLogOptions
 }
 
 // done reports whether all pods have succeeded or failed and their logs are printed. If all were deleted, their controller may create others,
-// unless every selection says when it is complete.
+// unless every selection has Complete.
 func (r *run) done() bool {
 	if r.streams > 0 {
 		return false
