@@ -130,7 +130,7 @@ func (p *coscheduling) EventsToRegister(context.Context) ([]framework.ClusterEve
 	}, nil
 }
 
-// afterChange returns QueueSkip for a pod whose attempt would end in PreFilter, or in Permit for want of its PodGroup, without a look at the nodes. Which pod or
+// afterChange returns QueueSkip for a pod whose attempt would end in PreFilter, or in Permit because its PodGroup does not exist. Which pod or
 // PodGroup changed does not matter: a pod of any group may have left room.
 func (p *coscheduling) afterChange(_ klog.Logger, pod *corev1.Pod, _, _ any) (framework.QueueingHint, error) {
 	key, group := p.groupOf(pod)
@@ -418,7 +418,7 @@ func (p *coscheduling) PostFilter(_ context.Context, _ framework.CycleState, pod
 		fmt.Sprintf("PodGroup %v gets rejected due to Pod %v is unschedulable even after PostFilter", key, pod.Name))
 }
 
-// backOff begins the backoff of a group, unless it is in one. When it ends, the pods are activated, since no event tells them.
+// backOff begins the backoff of a group, unless it is in one. When it ends, the pods are activated, since no event requeues them.
 func (p *coscheduling) backOff(key objects.Key) {
 	if p.holds(p.rejected, key) {
 		return
@@ -450,6 +450,11 @@ func (p *coscheduling) groupFailed(key objects.Key) {
 	for other := range p.failed {
 		if _, exists := p.api().Object(coschedulingGroups, other); !exists {
 			delete(p.failed, other)
+		}
+	}
+	for other, r := range p.rounds {
+		if _, exists := p.api().Object(coschedulingGroups, other); !exists {
+			r.stop()
 			delete(p.rounds, other)
 		}
 	}
