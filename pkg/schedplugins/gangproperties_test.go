@@ -108,7 +108,7 @@ func (r *gangRun) startScheduler() {
 	})
 }
 
-// all takes steps, and lets the cluster become quiet now and then.
+// all takes steps, and waits at random for the cluster to settle.
 func (r *gangRun) all(steps int) {
 	r.steps = steps
 	for i := range steps {
@@ -331,7 +331,7 @@ func (r *gangRun) check() {
 	r.before = now
 }
 
-// checkStatus checks that the status of a PodGroup says that the gang is scheduled.
+// checkStatus checks that the PodGroup of a scheduled gang has that status.
 func (r *gangRun) checkStatus(g *randomGang) {
 	r.t.Helper()
 	if r.api != "Coscheduling" {

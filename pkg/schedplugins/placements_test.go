@@ -491,7 +491,7 @@ func placerConfig(weights []int32) *configv1.KubeSchedulerConfiguration {
 }
 
 // TestPodGroupSchedulingPlacementAlgorithm has the cases of Kubernetes' two tests of this name, and others, through the API: a pod of a group is
-// placed on one of two nodes, or its group has a condition that says why not.
+// placed on one of two nodes, or its group has a condition with the reason.
 func TestPodGroupSchedulingPlacementAlgorithm(t *testing.T) {
 	failed := framework.AsStatus(errors.New("error for test"))
 	both := map[string][]string{"placement1": {"node1"}, "placement2": {"node2"}}

@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// trial is what became of the pods of a group in one of its placements.
+// trial is the result for the pods of a group in one of its placements.
 type trial struct {
 	*framework.Placement
 	members    []*member

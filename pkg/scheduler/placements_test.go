@@ -171,15 +171,9 @@ func TestPlacementMemo(t *testing.T) {
 			}
 			pods = append(pods, members)
 		}
-		registry := maps.Clone(schedplugins.Registry)
-		registry["Opaque"] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-			return opaque{}, nil
-		}
-		plugins := &configv1.Plugins{}
-		plugins.Filter.Enabled = []configv1.Plugin{{Name: "Opaque"}}
+		registry, config := forgetful()
 		kept := newRacks(t, scheduler.Simulation{Nodes: nodes}, groups...)
-		fresh := newRacks(t, scheduler.Simulation{Nodes: nodes, Registry: registry, Config: &configv1.KubeSchedulerConfiguration{
-			Profiles: []configv1.KubeSchedulerProfile{{Plugins: plugins}}}}, groups...)
+		fresh := newRacks(t, scheduler.Simulation{Nodes: nodes, Registry: registry, Config: config}, groups...)
 		for _, members := range pods {
 			need := r.IntN(len(members) + 1)
 			got, err := kept.PlaceGroup(t.Context(), members, need)

@@ -291,18 +291,27 @@ func (d *decision) report(t *tracker, p *profile, pod *corev1.Pod) {
 	}
 }
 
-// maxDetails bounds the details by which the nodes of one reason are grouped. The nodes with others are one group without a detail.
-const maxDetails = 20
+// Bounds of the details by which the nodes of one reason are grouped: how many of them, and of how many nodes the plugin is asked. The other
+// nodes are one group without a detail.
+const (
+	maxDetails   = 20
+	maxExplained = 8 * maxListed
+)
 
 // explained groups the nodes that a plugin rejected for the same reasons by the plugin's detail about each.
 func (d *decision) explained(t *tracker, p *profile, pod *corev1.Pod, g rejection) []minikctl.Rejection {
 	var out []minikctl.Rejection
 	at := map[string]int{}
+	explained := 0
 	for i, s := range d.statuses {
 		if s == nil || s.Plugin() != g.plugin || !slices.Equal(s.Reasons(), g.reasons) {
 			continue
 		}
-		detail := p.explain(t, g.plugin, pod, d.cluster.nodes[i])
+		detail := ""
+		if explained < maxExplained {
+			explained++
+			detail = p.explain(t, g.plugin, pod, d.cluster.nodes[i])
+		}
 		k, ok := at[detail]
 		if !ok && len(at) >= maxDetails {
 			detail = ""

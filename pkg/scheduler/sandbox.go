@@ -23,7 +23,7 @@ type Sandbox struct {
 	made int // pods without a UID
 }
 
-// Placement is what became of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
+// Placement is the result of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
 type Placement struct {
 	Node    string // "": it has none
 	Message string // why it has none, as in the FailedScheduling event
@@ -140,8 +140,12 @@ func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) 
 // placeMembers places the pods of a group. It returns why it cannot be scheduled if fewer than need find a node.
 func (b *Sandbox) placeMembers(ctx context.Context, g *groupAttempt, need int) (out []Placement, lacking string) {
 	placed, blocking := 0, ""
+	cluster := b.s.cluster
 	for _, m := range g.members {
-		p := b.placeAlone(ctx, m.attempt)
+		p := Placement{Message: "a call of a plugin was abandoned"}
+		if b.s.cluster == cluster { // a later snapshot has all nodes again, also those outside of the placement
+			p = b.placeAlone(ctx, m.attempt)
+		}
 		out = append(out, p)
 		if p.Node != "" {
 			placed++

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
-// Attempt is what became of a pod of the queue.
+// Attempt is the result of an attempt for a pod of the queue.
 type Attempt struct {
 	Placement
 	Pod *corev1.Pod // as it was given to SetPod; must not be changed

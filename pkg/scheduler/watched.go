@@ -30,11 +30,15 @@ func watchedOf(given map[framework.EventResource][]objects.Object) *watchedObjec
 
 // put adds or replaces an object of a simulation, and returns the old one.
 func (w *watchedObjects) put(of framework.EventResource, obj objects.Object) (old objects.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	byKey := w.given[of]
 	if byKey == nil {
 		byKey = map[objects.Key]objects.Object{}
 		w.given[of] = byKey
-		w.set(of, func(key objects.Key) (objects.Object, bool) {
+		w.setLocked(of, func(key objects.Key) (objects.Object, bool) {
+			w.mu.RLock()
+			defer w.mu.RUnlock()
 			obj, ok := byKey[key]
 			return obj, ok
 		})
@@ -48,6 +52,11 @@ func (w *watchedObjects) put(of framework.EventResource, obj objects.Object) (ol
 func (w *watchedObjects) set(of framework.EventResource, find func(objects.Key) (objects.Object, bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.setLocked(of, find)
+}
+
+// setLocked is set for callers that hold mu.
+func (w *watchedObjects) setLocked(of framework.EventResource, find func(objects.Key) (objects.Object, bool)) {
 	if w.find == nil {
 		w.find = map[framework.EventResource]func(objects.Key) (objects.Object, bool){}
 	}

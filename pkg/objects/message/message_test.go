@@ -63,7 +63,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The generated methods of a type with numbers and this package understand each other.
+// The generated methods of a type with numbers and this package decode each other's messages.
 func TestGenerated(t *testing.T) {
 	in := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "a", UID: "u", Controller: new(true), BlockOwnerDeletion: new(false)}
 	ours, err := Marshal(&in)

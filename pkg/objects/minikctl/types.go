@@ -139,7 +139,7 @@ type GroupAttempt struct {
 	Placements []PlacementAttempt `json:"placements,omitempty" protobuf:"bytes,7"`
 }
 
-// PlacementAttempt is what became of a PodGroup in one of its placements: the nodes of a topology domain, or others that a PlacementGenerate
+// PlacementAttempt is the result of a PodGroup in one of its placements: the nodes of a topology domain, or others that a PlacementGenerate
 // plugin names.
 type PlacementAttempt struct {
 	Name     string       `json:"name" protobuf:"bytes,1"`

@@ -83,8 +83,7 @@ func defaultPodGroup(p *schedulingv1alpha2.PodGroup) {
 }
 
 // preparePodGroup drops the fields of feature gates that are off, except constraints that the PodGroup has from when their gate was on.
-// Kubernetes drops the disruption mode, too, and then sets its default when
-// it reads the object.
+// Kubernetes drops the disruption mode, too, and then sets its default when it reads the object.
 func preparePodGroup(g feature.Gates, p, old *schedulingv1alpha2.PodGroup) {
 	p.Status = schedulingv1alpha2.PodGroupStatus{}
 	if old != nil {

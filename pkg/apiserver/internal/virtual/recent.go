@@ -242,8 +242,8 @@ func (r *recent) find(row *objects.Resource, key objects.Key) (*entry, bool) {
 	return e, ok
 }
 
-// since returns the place of the batch that has the entry after number seq; earlier entries of the batch follow it, too. ok is false when entries after seq were dropped, or when seq is in the
-// future.
+// since returns the place of the batch that has the entry after number seq, which may begin with earlier entries. ok is false when entries
+// after seq were dropped, or when seq is in the future.
 func (r *recent) since(seq store.Revision) (p *place, ok bool) {
 	if seq > r.log.End().Revision {
 		return nil, false
