@@ -16,16 +16,17 @@ func ResourcesWith(g feature.Gates) []objects.Resource {
 	if !g.GenericWorkload {
 		return Resources()
 	}
+	workloads, topology := withWorkloads()
 	if g.TopologyAwareWorkloadScheduling {
-		return withTopology()
+		return topology
 	}
-	return withWorkloads()
+	return workloads
 }
 
-var (
-	withWorkloads = sync.OnceValue(func() []objects.Resource { return workloadRows(feature.Gates{GenericWorkload: true}) })
-	withTopology  = sync.OnceValue(func() []objects.Resource { return workloadRows(feature.All) })
-)
+// withWorkloads returns the rows of a cluster with Workloads, and of one whose PodGroups have topology constraints, too.
+var withWorkloads = sync.OnceValues(func() (workloads, topology []objects.Resource) {
+	return workloadRows(feature.Gates{GenericWorkload: true}), workloadRows(feature.All)
+})
 
 func workloadRows(g feature.Gates) []objects.Resource {
 	return append(slices.Clone(rows()), objects.Row(scheduling.Workloads(g)), objects.Row(scheduling.PodGroups(g)))

@@ -49,7 +49,7 @@ func MetricsOf(all [][]*Result) []Metric {
 	out := slices.Clone(Metrics)
 	if HaveGangs(all) {
 		at := slices.IndexFunc(out, func(m Metric) bool { return m.Name == "cpu" })
-		out = slices.Insert(out, at, gangMetrics...)
+		out = slices.Insert(out, at, gangMetrics()...)
 	}
 	for _, name := range ExtendedOf(all) {
 		at := slices.IndexFunc(out, func(m Metric) bool { return m.Name == "fragmentation" })

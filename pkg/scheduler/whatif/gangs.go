@@ -233,12 +233,14 @@ func meanAndP99(values []float64) (mean, p99 float64) {
 	return mean, values[(n*99+99)/100-1]
 }
 
-// gangMetrics are the figures of runs with gangs.
-var gangMetrics = []Metric{
-	{"gangs-placed", "gangs", ofGangs(func(g *GangFigures) float64 { return float64(g.Placed) })},
-	{"gangs-pending", "gangs", ofGangs(func(g *GangFigures) float64 { return float64(g.Pending) })},
-	{"gang-wait", "s", ofGangs(func(g *GangFigures) float64 { return g.Wait })},
-	{"gang-wait-p99", "s", ofGangs(func(g *GangFigures) float64 { return g.WaitP99 })},
+// gangMetrics returns the figures of runs with gangs.
+func gangMetrics() []Metric {
+	return []Metric{
+		{"gangs-placed", "gangs", ofGangs(func(g *GangFigures) float64 { return float64(g.Placed) })},
+		{"gangs-pending", "gangs", ofGangs(func(g *GangFigures) float64 { return float64(g.Pending) })},
+		{"gang-wait", "s", ofGangs(func(g *GangFigures) float64 { return g.Wait })},
+		{"gang-wait-p99", "s", ofGangs(func(g *GangFigures) float64 { return g.WaitP99 })},
+	}
 }
 
 // ofGangs returns a figure of a run's gangs, 0 if it has none.
