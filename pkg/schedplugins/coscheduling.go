@@ -2,21 +2,17 @@ package schedplugins
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
@@ -209,39 +205,6 @@ func (p *coscheduling) groupOf(pod *corev1.Pod) (objects.Key, *crdPodGroup) {
 	return key, group
 }
 
-// Less sorts pods by priority, then by the age of their PodGroup, so that the pods of a group are tried one after the other. A group that was rejected comes
-// after those that have waited since before, so that it does not keep them from being tried.
-func (p *coscheduling) Less(a, b framework.QueuedPodInfo) bool {
-	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
-	if px, py := helper.PodPriority(x), helper.PodPriority(y); px != py {
-		return px > py
-	}
-	tx, ty := p.age(a), p.age(b)
-	if tx.Equal(ty) {
-		return x.Namespace+"/"+x.Name < y.Namespace+"/"+y.Name
-	}
-	return tx.Before(ty)
-}
-
-// age returns when a pod's PodGroup was rejected last, or else created; without one, when the pod was first tried or queued.
-func (p *coscheduling) age(q framework.QueuedPodInfo) time.Time {
-	key, group := p.groupOf(q.GetPodInfo().GetPod())
-	p.mu.Lock()
-	failed, rejected := p.failed[key]
-	p.mu.Unlock()
-	switch {
-	case group == nil:
-	case rejected:
-		return failed
-	default:
-		return group.CreationTimestamp.Time
-	}
-	if t := q.GetInitialAttemptTimestamp(); t != nil {
-		return *t
-	}
-	return q.GetTimestamp()
-}
-
 // PreFilter rejects a pod whose group is in backoff, has fewer pods without scheduling gates than minMember, or whose minResources the cluster does not have.
 func (p *coscheduling) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	key, group := p.groupOf(pod)
@@ -261,94 +224,8 @@ func (p *coscheduling) PreFilter(_ context.Context, _ framework.CycleState, pod 
 	return nil, nil
 }
 
-// notReady returns why a pod of a group need not be tried on any node, or "".
-func (p *coscheduling) notReady(pod *corev1.Pod, key objects.Key, group *crdPodGroup) string {
-	if p.holds(p.rejected, key) {
-		return failedRecently(key)
-	}
-	n, gated, known := p.siblings(key)
-	switch need := int(group.Spec.MinMember); {
-	case !known:
-	case n < need:
-		return fmt.Sprintf("pre-filter pod %v cannot find enough sibling pods, current pods number: %v, minMember of group: %v", pod.Name, n, need)
-	case n-gated < need:
-		return fmt.Sprintf("pre-filter pod %v cannot proceed due to gated pods in the same PodGroup", pod.Name)
-	}
-	return ""
-}
-
 // PreFilterExtensions implements framework.PreFilterPlugin.
 func (*coscheduling) PreFilterExtensions() framework.PreFilterExtensions { return nil }
-
-func failedRecently(key objects.Key) string { return fmt.Sprintf("podGroup %v failed recently", key) }
-
-// siblings returns the number of pods of a group that have not ended, and of those with scheduling gates; false in a simulation, which does not know them.
-func (p *coscheduling) siblings(key objects.Key) (n, gated int, known bool) {
-	caches := p.api().Caches()
-	if caches == nil {
-		return 0, 0, false
-	}
-	for _, pod := range caches.Pods().ByIndex(byLabel, key.String()) {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		n++
-		if len(pod.Spec.SchedulingGates) > 0 {
-			gated++
-		}
-	}
-	return n, gated, true
-}
-
-// lacking returns what of the resources the nodes do not have besides the requests of pods of other groups, or "".
-func lacking(nodes []framework.NodeInfo, want corev1.ResourceList, pods int64, key objects.Key) string {
-	left := want.DeepCopy()
-	count := left[corev1.ResourcePods]
-	count.Set(pods)
-	left[corev1.ResourcePods] = count
-	for _, n := range nodes {
-		if n.Node() == nil {
-			continue
-		}
-		free := n.Node().Status.Allocatable.DeepCopy()
-		for _, placed := range n.GetPods() {
-			if of, ok := labelledGroup(placed.GetPod()); ok && of == key {
-				continue
-			}
-			subtract(free, placed.GetPod())
-		}
-		for name, q := range left {
-			if has, ok := free[name]; ok && has.Sign() > 0 {
-				q.Sub(has)
-				left[name] = q
-			}
-		}
-	}
-	for name, q := range left {
-		if q.Sign() > 0 {
-			return fmt.Sprintf("%s: %s", name, q.String())
-		}
-	}
-	return ""
-}
-
-// subtract subtracts a pod and its requests.
-func subtract(from corev1.ResourceList, pod *corev1.Pod) {
-	if q, ok := from[corev1.ResourcePods]; ok {
-		one := q.DeepCopy()
-		one.Set(1)
-		q.Sub(one)
-		from[corev1.ResourcePods] = q
-	}
-	for i := range pod.Spec.Containers {
-		for name, amount := range pod.Spec.Containers[i].Resources.Requests {
-			if q, ok := from[name]; ok {
-				q.Sub(amount)
-				from[name] = q
-			}
-		}
-	}
-}
 
 // holds reports whether a time of a group has not passed. hold sets it.
 func (p *coscheduling) holds(times map[objects.Key]time.Time, key objects.Key) bool {
@@ -503,71 +380,6 @@ func (p *coscheduling) Permit(_ context.Context, _ framework.CycleState, pod *co
 	return nil, 0
 }
 
-// leads reports whether a pod may be the first of its group that waits, and activate the others. Each pod may once in a round. Without this bound, a group of
-// which some pods find a node and others do not would be tried endlessly: one pod waits and activates the others, one of these finds no node and has it
-// rejected, and the next one that finds a node activates all of them again.
-func (p *coscheduling) leads(key objects.Key, pod types.UID) bool {
-	if p.api().Caches() == nil {
-		return true // a simulation, in which the pods of a group are tried together and not activated
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.clock().Now()
-	r := p.rounds[key]
-	if r == nil || !now.Before(r.ends) {
-		r = r.next(now)
-		p.rounds[key] = r
-	}
-	if !r.led[pod] {
-		r.led[pod] = true
-		return true
-	}
-	if r.again == nil && !p.closed {
-		r.again = p.clock().AfterFunc(r.ends.Sub(now), func() { p.activate(key, "") })
-	}
-	return false
-}
-
-// round is a time in which each pod of a group may once be the first that waits.
-type round struct {
-	length time.Duration
-	ends   time.Time
-	led    map[types.UID]bool
-	again  clock.Timer // activates the pods when the round ends; nil: none was kept from being the first
-}
-
-// The lengths of rounds, which double from the first to the last, as the backoff of a pod does.
-const (
-	firstRound = time.Second
-	lastRound  = 10 * time.Second
-)
-
-// next returns the round that begins now, after r. A group that was not tried for a while begins again with a short one.
-func (r *round) next(now time.Time) *round {
-	length := firstRound
-	if r != nil && now.Before(r.ends.Add(lastRound)) {
-		length = min(2*r.length, lastRound)
-	}
-	return &round{length: length, ends: now.Add(length), led: map[types.UID]bool{}}
-}
-
-// succeeded forgets the failures of a group.
-func (p *coscheduling) succeeded(key objects.Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.failed, key)
-	if r := p.rounds[key]; r != nil {
-		r.stop()
-		delete(p.rounds, key)
-	}
-}
-
-func (r *round) stop() {
-	if r.again != nil {
-		r.again.Stop()
-	}
-}
-
 // activate activates the pods of a group that have no node, without one pod.
 func (p *coscheduling) activate(key objects.Key, without types.UID) {
 	caches := p.api().Caches()
@@ -596,41 +408,4 @@ func (p *coscheduling) Unreserve(_ context.Context, _ framework.CycleState, pod 
 	}
 	p.rejectWaiting(key, "rejection in Unreserve")
 	p.groupFailed(key)
-}
-
-// PostBind writes the phase and the number of bound pods to the status of the PodGroup.
-func (p *coscheduling) PostBind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
-	key, group := p.groupOf(pod)
-	api := p.api().Client()
-	if group == nil || api == nil {
-		return
-	}
-	p.writes.Lock()
-	defer p.writes.Unlock()
-	n := p.countBound(key, pod)
-	phase := "Scheduling"
-	if n >= group.Spec.MinMember {
-		phase = "Scheduled"
-	}
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"phase": phase, "scheduled": n}})
-	if err == nil {
-		_, err = api.Patch(ctx, client.In(coschedulingResource, key).Sub("status"), client.Patch{Type: types.MergePatchType, Data: data}, metav1.PatchOptions{})
-	}
-	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-		slog.WarnContext(ctx, "status of a pod group not written", "podGroup", key.String(), "err", err)
-	}
-}
-
-// countBound returns the number of bound pods of a group, with pod, which has been bound just now.
-func (p *coscheduling) countBound(key objects.Key, pod *corev1.Pod) int32 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	seen := map[types.UID]bool{pod.UID: true}
-	for _, other := range p.api().Caches().Pods().ByIndex(byLabel, key.String()) {
-		if other.Spec.NodeName != "" || p.bound[key][other.UID] {
-			seen[other.UID] = true
-		}
-	}
-	p.bound[key] = seen // without pods that were deleted
-	return int32(len(seen))
 }

@@ -1,0 +1,41 @@
+package schedplugins
+
+import (
+	"time"
+
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// Less sorts pods by priority, then by the age of their PodGroup, so that the pods of a group are tried one after the other. A group that was rejected comes
+// after those that have waited since before, so that it does not keep them from being tried.
+func (p *coscheduling) Less(a, b framework.QueuedPodInfo) bool {
+	x, y := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+	if px, py := helper.PodPriority(x), helper.PodPriority(y); px != py {
+		return px > py
+	}
+	tx, ty := p.age(a), p.age(b)
+	if tx.Equal(ty) {
+		return x.Namespace+"/"+x.Name < y.Namespace+"/"+y.Name
+	}
+	return tx.Before(ty)
+}
+
+// age returns when a pod's PodGroup was rejected last, or else created; without one, when the pod was first tried or queued.
+func (p *coscheduling) age(q framework.QueuedPodInfo) time.Time {
+	key, group := p.groupOf(q.GetPodInfo().GetPod())
+	p.mu.Lock()
+	failed, rejected := p.failed[key]
+	p.mu.Unlock()
+	switch {
+	case group == nil:
+	case rejected:
+		return failed
+	default:
+		return group.CreationTimestamp.Time
+	}
+	if t := q.GetInitialAttemptTimestamp(); t != nil {
+		return *t
+	}
+	return q.GetTimestamp()
+}
