@@ -170,8 +170,8 @@ func selectionOf(clients kubernetes.Interface, obj runtime.Object) (follow.Selec
 	return s, nil
 }
 
-// jobEnded returns when the Job is complete, has failed or is deleted. It returns at once for a user who may not list Jobs: UntilWithSync would
-// try again for ever.
+// jobEnded returns when the Job is complete, has failed or is deleted. If listing Jobs is forbidden, it returns at once, since the informer of
+// UntilWithSync retries a forbidden list without end.
 func jobEnded(ctx context.Context, clients kubernetes.Interface, namespace, name string) error {
 	_, err := clients.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: 1})
 	if apierrors.IsForbidden(err) {

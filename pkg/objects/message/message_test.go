@@ -139,7 +139,7 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 		again, err := Marshal(&first)
 		if err != nil {
-			t.Skip(err) // a time with an offset of days
+			t.Skip("a time with an offset of days can be decoded and not encoded: ", err)
 		}
 		if err := Unmarshal(again, &second); err != nil {
 			t.Fatal(err)
