@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,17 +62,20 @@ func Removed[T interface {
 	return Older(gv, RemovalWarning(gv, kind, older()), current, older, list)
 }
 
-// RemovalWarning returns the text of the Warning header for such a version.
+// RemovalWarning returns the text of the Warning header for such a version. Every process makes these texts when it starts:
+// they are joined, because formatting them would take most of the package's start.
 func RemovalWarning(gv, kind string, obj Lifecycle) string {
-	major, minor := obj.APILifecycleDeprecated()
-	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+", gv, kind, major, minor)
-	major, minor = obj.APILifecycleRemoved()
-	text += fmt.Sprintf(", unavailable in v%d.%d+", major, minor)
+	text := gv + " " + kind + " is deprecated in " + release(obj.APILifecycleDeprecated()) + ", unavailable in " + release(obj.APILifecycleRemoved())
 	if next, ok := obj.(interface {
 		APILifecycleReplacement() schema.GroupVersionKind
 	}); ok {
 		gvk := next.APILifecycleReplacement()
-		text += fmt.Sprintf("; use %s %s", gvk.GroupVersion(), gvk.Kind)
+		text += "; use " + gvk.GroupVersion().String() + " " + gvk.Kind
 	}
 	return text
+}
+
+// release returns how the texts name a release and those after it.
+func release(major, minor int) string {
+	return "v" + strconv.Itoa(major) + "." + strconv.Itoa(minor) + "+"
 }

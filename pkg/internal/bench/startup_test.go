@@ -34,17 +34,12 @@ func TestStartup(t *testing.T) {
 	got := startup{}
 	c := newCluster(t)
 	evict(t, program)
-	cmd := exec.Command(program, "status")
-	cmd.Env = append(os.Environ(), "HOME="+c.home, "GODEBUG=inittrace=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	took := 0.0
-	for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {
-		took += number(t, m[2])
-		got.InitBytes += number(t, m[3])
-		got.InitAllocs += number(t, m[4])
+	for range 5 { // the minimum is used: goroutines of init functions add to it as they happen to run
+		ms, bytes, allocs := initCost(t, c.home)
+		if got.InitAllocs == 0 || allocs < got.InitAllocs {
+			took, got.InitBytes, got.InitAllocs = ms, bytes, allocs
+		}
 	}
 	c.up()
 	for range 3 { // the minimum is used: other load only adds to it
@@ -56,6 +51,23 @@ func TestStartup(t *testing.T) {
 	c.purge()
 	t.Logf("init: %.1f ms, %.0f bytes, %.0f allocations; idle: %.1f MiB, %.1f of them anonymous", took, got.InitBytes, got.InitAllocs, got.RSS, got.Anonymous)
 	hold(t, got)
+}
+
+// initCost returns what the package init functions of one start cost: milliseconds, bytes and allocations.
+func initCost(t *testing.T, home string) (ms, bytes, allocs float64) {
+	t.Helper()
+	cmd := exec.Command(program, "status")
+	cmd.Env = append(os.Environ(), "HOME="+home, "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {
+		ms += number(t, m[2])
+		bytes += number(t, m[3])
+		allocs += number(t, m[4])
+	}
+	return ms, bytes, allocs
 }
 
 // evict writes a file to disk and evicts it from the page cache. The cached form of a newly linked file

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
@@ -78,7 +77,7 @@ var oldReplicaSets = []objects.Version[*appsv1.ReplicaSet]{
 }
 
 func deprecated(version, kind, since string) string {
-	return fmt.Sprintf("%s %s is deprecated in %s+, unavailable in v1.16+; use apps/v1 %s", version, kind, since, kind)
+	return version + " " + kind + " is deprecated in " + since + "+, unavailable in v1.16+; use apps/v1 " + kind
 }
 
 // on adapts a typed default function to objects.Version.
