@@ -102,18 +102,17 @@ func TestManyLabels(t *testing.T) {
 	measured.Only(t)
 	tracker := New(clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)))
 	cost := func(n int) time.Duration {
-		least := time.Hour
-		for range 3 {
-			began := time.Now()
-			var p objects.Object = withLabels(n, 0)
-			if err := tracker.Update(Write{Resource: &podRow, Manager: fmt.Sprint(began)}, nil, p); err != nil {
-				t.Fatal(err)
-			}
-			least = min(least, time.Since(began))
+		began := time.Now()
+		var p objects.Object = withLabels(n, 0)
+		if err := tracker.Update(Write{Resource: &podRow, Manager: fmt.Sprint(began)}, nil, p); err != nil {
+			t.Fatal(err)
 		}
-		return least
+		return time.Since(began)
 	}
-	few, many := cost(5_000), cost(50_000)
+	few, many := time.Hour, time.Hour
+	for range 10 { // the least of each: other work on the machine only adds to them
+		few, many = min(few, cost(5_000)), min(many, cost(50_000))
+	}
 	t.Logf("5,000 labels: %v, 50,000: %v", few, many)
 	if many > 30*few {
 		t.Errorf("ten times as many labels cost %v, that is %.0f times as much", many, float64(many)/float64(few))
