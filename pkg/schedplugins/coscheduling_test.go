@@ -305,6 +305,40 @@ func TestCoschedulingOrder(t *testing.T) {
 	}
 }
 
+// TestCoschedulingOrderOfQueuedPods checks that the pods of a group that was rejected come after the groups that have waited since before, even if they were
+// queued before this.
+func TestCoschedulingOrderOfQueuedPods(t *testing.T) {
+	closed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}} // rejects each group with each of its pods
+	box, err := scheduler.NewSandbox(t.Context(), scheduler.Simulation{Registry: Registry, Config: coscheduled(t, ""), Nodes: []*corev1.Node{closed}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close(t.Context())
+	names := []string{"a", "b", "c", "d"}
+	for i, name := range names {
+		group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(3)}}}
+		group.SetNamespace("default")
+		group.SetName(name)
+		group.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i), 0)))
+		box.SetObject(t.Context(), coschedulingGroups, group)
+	}
+	for i := range 3 * len(names) {
+		name := names[i%len(names)]
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(name, i/len(names)), Labels: map[string]string{}}}
+		pod.UID, pod.Spec.SchedulerName = types.UID(pod.Name), corev1.DefaultSchedulerName
+		inLabelledGroup(name)(pod)
+		if err := box.SetPod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range strings.Fields("a0 b0 c0 d0 a1 b1 c1 d1 a2 b2 c2 d2") {
+		tried := box.Next(t.Context())
+		if len(tried) != 1 || tried[0].Pod.Name != want {
+			t.Fatalf("tried %s, want %s", tried[0].Pod.Name, want)
+		}
+	}
+}
+
 // TestCoschedulingPartialRoom checks that a group of which only some pods find a node is tried again and again at intervals, and that it is bound soon when
 // there is room. A group of which some pods find a node, and which needs no more than these, is bound, whatever the order of its pods.
 func TestCoschedulingPartialRoom(t *testing.T) {

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
@@ -78,51 +76,10 @@ func newQueue(calls *cycleCalls, profiles map[string]*profile, b backoff) *queue
 // configure replaces the profiles and sorts the activeQ again.
 func (q *queue) configure(ctx context.Context, profiles map[string]*profile, b backoff) {
 	q.profiles, q.backoff, q.sorter = profiles, b, sorterOf(profiles)
-	q.sortActive(ctx, q.activeQ.init)
-}
-
-// sorterOf returns the QueueSort plugin, of which all profiles have the same.
-func sorterOf(profiles map[string]*profile) *extension[framework.QueueSortPlugin] {
-	for _, p := range profiles {
-		return &p.queueSort[0]
+	for _, p := range q.activeQ.pods {
+		p.sortKey = nil
 	}
-	return nil
-}
-
-// sortActive runs sort, which compares pods of the activeQ. A sorter that fails is not called again.
-func (q *queue) sortActive(ctx context.Context, sort func()) {
-	if len(q.activeQ.pods) < 2 {
-		return
-	}
-	if q.sorter != nil {
-		failure := q.calls.do(ctx, q.sorter.cooperative, func(_ context.Context, t *tracker) {
-			q.activeQ.less = func(a, b *queuedPodInfo) bool { return less(t, q.sorter, a, b) }
-			sort()
-		})
-		if failure == nil {
-			return
-		}
-		slog.ErrorContext(ctx, "queue sort plugin failed, pods are sorted by priority until the scheduler config changes", "err", failure)
-		q.sorter = nil
-		q.activeQ.pods = slices.Clone(q.activeQ.pods) // a hanging call keeps the other slice
-	}
-	q.activeQ.less = byPriority
-	q.activeQ.init()
-}
-
-// less calls the QueueSort plugin, and breaks ties by arrival.
-func less(t *tracker, sorter *extension[framework.QueueSortPlugin], a, b *queuedPodInfo) bool {
-	t.enter(sorter.site)
-	before := sorter.plugin.Less(a, b)
-	after := !before && sorter.plugin.Less(b, a)
-	t.leave()
-	return before || !after && a.arrival < b.arrival
-}
-
-// byPriority is the order after a QueueSort plugin has failed.
-func byPriority(a, b *queuedPodInfo) bool {
-	p, r := helper.PodPriority(a.info.pod), helper.PodPriority(b.info.pod)
-	return p > r || p == r && a.arrival < b.arrival
+	q.sortActive(ctx, func(*activeOrder) { q.activeQ.init() })
 }
 
 // add adds a new pod.
@@ -151,9 +108,9 @@ func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Ti
 			q.gated(p)
 		}
 	default:
-		p.timestamp, p.location = now, inActiveQ
+		p.timestamp, p.location, p.sortKey = now, inActiveQ, nil
 		q.activeQ.add(p)
-		q.sortActive(ctx, func() { q.activeQ.fix(p.index) })
+		q.sortActive(ctx, func(*activeOrder) { q.activeQ.fix(p.index) })
 	}
 }
 
@@ -182,7 +139,7 @@ func (q *queue) detach(ctx context.Context, p *queuedPodInfo) {
 	switch p.location {
 	case inActiveQ:
 		i := q.activeQ.drop(p)
-		q.sortActive(ctx, func() { q.activeQ.fix(i) })
+		q.sortActive(ctx, func(*activeOrder) { q.activeQ.fix(i) })
 	case inBackoffQ:
 		q.backoffQ.remove(p)
 	case inErrorBackoffQ:
@@ -211,7 +168,7 @@ func (q *queue) pop(ctx context.Context, now time.Time) *queuedPodInfo {
 	for p := q.backoffQ.peek(); q.activeQ.peek() == nil && p != nil && p.unschedulableCount <= maxTriesDuringBackoff; p = q.backoffQ.peek() {
 		q.moveToActiveQ(ctx, p, now)
 	}
-	p := q.activeQ.peek()
+	p := q.first(ctx)
 	if p != nil {
 		q.take(ctx, p, now)
 	}
@@ -286,7 +243,8 @@ func (q *queue) update(ctx context.Context, p *queuedPodInfo, info *podInfo, rev
 	p.info, p.revision = info, revision
 	switch p.location {
 	case inActiveQ:
-		q.sortActive(ctx, func() { q.activeQ.fix(p.index) })
+		p.sortKey = nil
+		q.sortActive(ctx, func(*activeOrder) { q.activeQ.fix(p.index) })
 	case inUnschedulable:
 		action := podChanges(old, info.pod)
 		if action == framework.None {

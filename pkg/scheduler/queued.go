@@ -33,6 +33,7 @@ type queuedPodInfo struct {
 
 	location location
 	index    int    // in the heap of its queue
+	sortKey  any    // of a KeyedSort while the pod is in the activeQ; nil: not computed yet
 	group    string // its key in queue.unschedulable
 }
 

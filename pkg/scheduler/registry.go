@@ -86,6 +86,18 @@ type PodChange struct {
 	By   int
 }
 
+// KeyedSort is an optional interface of QueueSort plugins whose order depends on state outside of the pods that are compared, such as when their
+// group failed last. The order of a heap is lost when what Less returns for two pods in it changes, so the engine compares the pods of the
+// activeQ by keys that it keeps for each of them: from when the pod is queued, or updated there, until it is the first. Its key is then computed
+// again, and the pod is sorted again if this is another one. A key that becomes earlier takes effect when the pod is queued again, or is the first.
+type KeyedSort interface {
+	framework.QueueSortPlugin
+	// SortKey returns the part of a pod's order that changes: a value that can be compared by ==.
+	SortKey(framework.QueuedPodInfo) any
+	// LessKeyed is Less for pods with these keys, and depends on no other state that changes.
+	LessKeyed(a, b framework.QueuedPodInfo, keyA, keyB any) bool
+}
+
 // Partial is an optional interface of plugins whose type has more extension points than they use, e.g. those of a module that is loaded.
 type Partial interface {
 	framework.Plugin
