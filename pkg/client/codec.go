@@ -87,13 +87,36 @@ func (c *codec) kindOf(resource schema.GroupVersionResource) (kind schema.GroupV
 
 // encode returns obj as a body and the body's content type. It sets obj's apiVersion and kind.
 func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType string, body []byte, err error) {
+	if _, ok := obj.(interface{ Marshal() ([]byte, error) }); !ok {
+		return c.encodeJSON(obj, gv)
+	}
+	if err := c.setKind(obj, gv); err != nil {
+		return "", nil, err
+	}
+	var buf bytes.Buffer
+	if err := c.protobuf.Encode(obj, &buf); err != nil {
+		return "", nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	return typeProtobuf, buf.Bytes(), nil
+}
+
+// encodeJSON is encode for a body that is JSON.
+func (c *codec) encodeJSON(obj runtime.Object, gv schema.GroupVersion) (contentType string, body []byte, err error) {
+	if err := c.setKind(obj, gv); err != nil {
+		return "", nil, err
+	}
+	body, err = json.Marshal(obj)
+	return typeJSON, body, err
+}
+
+// setKind sets obj's apiVersion and kind, unless it is unstructured.
+func (c *codec) setKind(obj runtime.Object, gv schema.GroupVersion) error {
 	if _, ok := obj.(runtime.Unstructured); ok {
-		body, err = json.Marshal(obj)
-		return typeJSON, body, err
+		return nil
 	}
 	kinds, _, err := c.scheme.ObjectKinds(obj)
 	if err != nil {
-		return "", nil, fmt.Errorf("encode %T: %w", obj, err)
+		return fmt.Errorf("encode %T: %w", obj, err)
 	}
 	kind := kinds[0]
 	for _, k := range kinds {
@@ -107,15 +130,7 @@ func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType 
 		}
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kind)
-	if _, ok := obj.(interface{ Marshal() ([]byte, error) }); !ok {
-		body, err = json.Marshal(obj)
-		return typeJSON, body, err
-	}
-	var buf bytes.Buffer
-	if err := c.protobuf.Encode(obj, &buf); err != nil {
-		return "", nil, fmt.Errorf("encode %T: %w", obj, err)
-	}
-	return typeProtobuf, buf.Bytes(), nil
+	return nil
 }
 
 // decode returns the object of a body.

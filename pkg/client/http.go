@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -40,6 +42,7 @@ type overHTTP struct {
 	timeout time.Duration // of all requests but watches; 0: none
 	slots   chan struct{} // has an element for each request that is under way, watches excepted
 	warn    rest.WarningHandlerWithContext
+	older   atomic.Bool // the server reads minikctl's kinds as JSON only
 }
 
 // maxRequests bounds the requests of a client that are under way, watches excepted. HTTP/2 servers accept 100 streams of a connection. Go's
@@ -227,14 +230,23 @@ type request struct {
 	body         []byte
 }
 
-// send sends r with obj as the body.
+// send sends r with obj as the body. A server of an earlier version, which does not read minikctl's kinds as protobuf, gets them as JSON from then on.
 func (c *overHTTP) send(ctx context.Context, r request, obj runtime.Object) (runtime.Object, error) {
+	gv := r.target.Resource.GroupVersion()
+	encode := c.codec.encode
+	if gv == minikctl.GroupVersion && c.older.Load() {
+		encode = c.codec.encodeJSON
+	}
 	var err error
-	r.contentType, r.body, err = c.codec.encode(obj, r.target.Resource.GroupVersion())
-	if err != nil {
+	if r.contentType, r.body, err = encode(obj, gv); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return c.do(ctx, r)
+	out, err := c.do(ctx, r)
+	if gv == minikctl.GroupVersion && r.contentType == typeProtobuf && (apierrors.IsUnsupportedMediaType(err) || apierrors.IsNotAcceptable(err)) {
+		c.older.Store(true)
+		return c.send(ctx, r, obj)
+	}
+	return out, err
 }
 
 // do sends r and returns the object of the response.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,50 @@ func TestHTTPCustomKinds(t *testing.T) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok || u.GetName() != "a" || u.GetKind() != "Thing" {
 		t.Errorf("got %T %+v", obj, obj)
+	}
+}
+
+// TestHTTPOlderServer checks that decisions and batches of bindings reach a server that reads them as JSON only, and that protobuf is tried once.
+func TestHTTPOlderServer(t *testing.T) {
+	for _, refusal := range []struct {
+		code   int
+		reason metav1.StatusReason
+	}{{http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType}, {http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable}} {
+		var sent []string
+		c := served(t, func(w http.ResponseWriter, r *http.Request) {
+			kind := r.Header.Get("Content-Type")
+			if kind == "application/vnd.kubernetes.protobuf" && strings.Contains(r.URL.Path, "minikctl.dev") {
+				sent = append(sent, "refused")
+				reply(w, refusal.code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, refusal.reason, refusal.code))
+				return
+			}
+			var body struct{ Kind string }
+			if kind == "application/json" {
+				if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+					t.Error(err)
+				}
+			}
+			sent = append(sent, kind+" "+body.Kind)
+			reply(w, 201, `{"apiVersion":"v1","kind":"Status","status":"Success"}`)
+		})
+		decisions := &minikctl.DecisionList{Items: []minikctl.Decision{{Pod: "p"}}}
+		for _, step := range []struct {
+			to  client.Target
+			obj runtime.Object
+		}{
+			{client.Target{Resource: minikctl.Decisions, Namespace: "default"}, decisions},
+			{client.Target{Resource: minikctl.BindingBatches}, &minikctl.BindingBatch{}},
+			{client.Target{Resource: minikctl.Decisions, Namespace: "default"}, decisions},
+			{client.Target{Resource: client.Pods, Namespace: "default"}, &corev1.Pod{}},
+		} {
+			if _, err := c.Create(t.Context(), step.to, step.obj, metav1.CreateOptions{}); err != nil {
+				t.Errorf("%d: %v", refusal.code, err)
+			}
+		}
+		want := []string{"refused", "application/json DecisionList", "application/json BindingBatch", "application/json DecisionList", "application/vnd.kubernetes.protobuf "}
+		if !slices.Equal(sent, want) {
+			t.Errorf("%d: sent %q, want %q", refusal.code, sent, want)
+		}
 	}
 }
 

@@ -152,10 +152,9 @@ func (b *binder) createBatch(batch []*pendingBinding) (map[int]error, error) {
 	return failures, nil
 }
 
-// unserved reports whether an API server has no BindingBatches, as Kubernetes', or not for this user, or not as protobuf.
+// unserved reports whether an API server has no BindingBatches, as Kubernetes', or not for this user.
 func unserved(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) ||
-		apierrors.IsUnsupportedMediaType(err) || apierrors.IsNotAcceptable(err)
+	return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err)
 }
 
 func (b *binder) create(ctx context.Context, binding *corev1.Binding) error {

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -104,8 +103,6 @@ func TestServerWithoutBatches(t *testing.T) {
 	for _, refusal := range []error{
 		apierrors.NewNotFound(minikctl.BindingBatches.GroupResource(), ""),
 		apierrors.NewForbidden(minikctl.BindingBatches.GroupResource(), "", errors.New("no right")),
-		apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "create", minikctl.BindingBatches.GroupResource(), "", "", 0, true),
-		apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "create", minikctl.BindingBatches.GroupResource(), "", "", 0, true),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &bindingServer{answer: make(chan struct{}), batch: func(string) error { return refusal }}
