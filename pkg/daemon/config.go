@@ -104,8 +104,8 @@ type Config struct {
 	Backup BackupConfig `json:"backup,omitzero"`
 	// SchedulerConfig is a file with a KubeSchedulerConfiguration. The scheduler reloads it when it changes.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
-	// Nodes are the nodes that this daemon runs. Default: one node of the runtime process.
-	Nodes []NodeConfig `json:"nodes,omitempty"`
+	// Nodes are the nodes that this daemon runs; [] is none. Default: one node of the runtime process.
+	Nodes []NodeConfig `json:"nodes,omitzero"`
 	// Kubelet are the settings of the kubelets.
 	Kubelet KubeletConfig `json:"kubelet,omitzero"`
 	// Images maps the name of an image to what runs instead: a built-in image (minikctl.dev/web), a folder, or a program.
@@ -240,7 +240,7 @@ func (c *Config) complete() error {
 	if err := errors.Join(c.checkAudit(), c.Backup.complete(), c.Kubelet.complete()); err != nil {
 		return err
 	}
-	if len(c.Nodes) == 0 {
+	if c.Nodes == nil {
 		c.Nodes = []NodeConfig{{}}
 	}
 	if err := c.completeNodes(); err != nil {

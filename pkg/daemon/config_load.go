@@ -20,7 +20,7 @@ import (
 
 // AddFlags adds the flags of up to flags, the most common ones first.
 func AddFlags(flags *pflag.FlagSet) {
-	flags.Int("nodes", 0, "number of nodes of the runtime process (default 1); nodes that the cluster no longer has are drained and deleted")
+	flags.Int("nodes", 0, "number of nodes of the runtime process (default 1, or 0 beside --sim-nodes); nodes that the cluster no longer has are drained and deleted")
 	flags.Int("sim-nodes", 0, "number of simulated nodes")
 	flags.String("config", "", "config file (default: the cluster's own settings, or ~/.minikctl/config.yaml for a new cluster)")
 	flags.String("data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
@@ -133,15 +133,9 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if err := cfg.loadNodeLifecycle(v, flags); err != nil {
 		return nil, err
 	}
-	process, err := number(v, flags, "nodes", 31)
-	if err != nil {
+	if err := cfg.loadNodes(v, flags); err != nil {
 		return nil, err
 	}
-	sim, err := number(v, flags, "sim-nodes", 31)
-	if err != nil {
-		return nil, err
-	}
-	cfg.addNodes(int(process), int(sim))
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,12 +39,24 @@ type RuntimeConfig struct {
 	Name string `json:"name,omitempty"`
 }
 
-// addNodes replaces all nodes when a flag or variable gives a count.
-func (c *Config) addNodes(process, sim int) {
-	if process == 0 && sim == 0 {
-		return
+// loadNodes reads the flags and variables with numbers of nodes, which replace all nodes. 0 simulated nodes alone replace none.
+func (c *Config) loadNodes(v *viper.Viper, flags *pflag.FlagSet) error {
+	process, err := number(v, flags, "nodes", 31)
+	if err != nil {
+		return err
 	}
-	c.Nodes = nil
+	sim, err := number(v, flags, "sim-nodes", 31)
+	if err != nil {
+		return err
+	}
+	if v.IsSet("nodes") || sim > 0 {
+		c.setNodes(int(process), int(sim))
+	}
+	return nil
+}
+
+func (c *Config) setNodes(process, sim int) {
+	c.Nodes = []NodeConfig{}
 	if process > 0 {
 		c.Nodes = append(c.Nodes, NodeConfig{Count: process, Runtime: RuntimeConfig{Name: "process"}})
 	}

@@ -168,6 +168,10 @@ func TestLoadNodes(t *testing.T) {
 		{"flag wins over the variable", file, "2", []string{"--nodes", "1"}, "node-1:process"},
 		{"both kinds", "", "", []string{"--nodes", "1", "--sim-nodes", "2"}, "node-1:process sim-1:sim sim-2:sim"},
 		{"simulated only", "", "", []string{"--sim-nodes", "2"}, "sim-1:sim sim-2:sim"},
+		{"none", "", "", []string{"--nodes", "0"}, ""},
+		{"none, by a variable", file, "0", nil, ""},
+		{"none, by a file", "nodes: []", "", nil, ""},
+		{"0 simulated nodes beside the default", "", "", []string{"--sim-nodes", "0"}, "node-1:process"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("MINIKCTL_NODES", c.variable)
@@ -335,6 +339,8 @@ func TestLoadSettingsOfLastStart(t *testing.T) {
 		{"more nodes", kept, "", "", []string{"--nodes", "4"}, "node-1 node-2 node-3 node-4", "", 1},
 		{"still leaving", kept + "leaving: [{name: old, count: 1, runtime: {name: sim}}]", "", "", nil, "node-1 node-2 node-3", "old", 1},
 		{"a removed node is configured again", kept + "leaving: [{name: old, count: 1, runtime: {name: process}}]", "", "nodes: [{name: old}]", nil, "old", "node-1 node-2 node-3", 0},
+		{"no nodes", "nodes: []", "nodes: [{name: x}]", "", nil, "", "", 0},
+		{"0 nodes", kept, "", "", []string{"--nodes", "0"}, "", "node-1 node-2 node-3", 1},
 		{"a start without kubelets", kept, "", "", []string{"--nodes", "1", "--only", "apiserver"}, "node-1", "node-2 node-3", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

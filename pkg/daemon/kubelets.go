@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -53,9 +54,9 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 	return nodes.Runtime(node), driver.Tier, nil
 }
 
-// kubeletServer opens the listener of the kubelets of this process. It accepts only the API server.
-func (d *Daemon) kubeletServer() (*kubelet.Server, error) {
-	cfg, err := d.api.kubeletTLS(d.cfg.Nodes[0].names()[0], kubeletHost, d.machine)
+// kubeletServer opens the listener of the kubelets of this process, with a certificate of this node. It accepts only the API server.
+func (d *Daemon) kubeletServer(node string) (*kubelet.Server, error) {
+	cfg, err := d.api.kubeletTLS(node, kubeletHost, d.machine)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +79,16 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if d.images, err = images.New(d.cfg.imageConfig()); err != nil {
 		return err
 	}
+	nodes := slices.Concat(d.cfg.Nodes, d.cfg.leaving)
+	if len(nodes) == 0 {
+		return nil
+	}
 	watcher, err := d.api.client(nodesReader, "kubelet", user.SystemPrivilegedGroup)
 	if err != nil {
 		return err
 	}
 	caches := client.NewCaches(watcher, d.clock)
-	server, err := d.kubeletServer()
+	server, err := d.kubeletServer(nodes[0].names()[0])
 	if err != nil {
 		return err
 	}
