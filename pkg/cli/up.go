@@ -62,7 +62,7 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the cluster is ready")
+	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the API and the nodes are ready")
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --detach: show the pods that ran before come up (as a live tree on a terminal), and wait until they are ready and stay ready for a second")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long --wait waits before it fails; 0 means without limit")
 	daemon.AddFlags(cmd.Flags())

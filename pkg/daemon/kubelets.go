@@ -118,6 +118,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err := d.addIngress(caches); err != nil {
 		return err
 	}
+	var kubelets []*kubelet.Kubelet
 	for _, n := range d.cfg.Nodes {
 		for _, name := range n.names() {
 			k, err := d.newKubelet(ctx, host, n, name, false)
@@ -125,6 +126,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 				return fmt.Errorf("node %s: %w", name, err)
 			}
 			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
+			kubelets = append(kubelets, k)
 		}
 	}
 	if err := d.addProxy(caches); err != nil { // after the runtimes are open
@@ -150,6 +152,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		}
 		d.services = append(d.services, s)
 	}
+	d.addNodesReady(caches, kubelets)
 	return nil
 }
 

@@ -122,6 +122,11 @@ func (k *Kubelet) readyCondition() corev1.NodeCondition {
 	return simReady(k.simState(), ready)
 }
 
+// IsUnready reports whether the node does not become ready by itself: its runtime is down, its annotation says so, or Stages write its status.
+func (k *Kubelet) IsUnready() bool {
+	return k.down() || k.leavesStatus() || k.readyCondition().Status != corev1.ConditionTrue
+}
+
 // runtimeCondition is the condition Ready by the health of the runtime.
 func (k *Kubelet) runtimeCondition() corev1.NodeCondition {
 	if h, ok := k.runtime.(HealthChecker); ok {
