@@ -105,7 +105,7 @@ func printSchedulerConfig(env *Env, c *minikctl.SchedulerConfig) error {
 	}
 	fmt.Fprintf(env.Out, "# generation %d: %s, in force for %s\n", c.Generation, from, duration.HumanDuration(env.Now().Sub(c.Applied.Time)))
 	if c.Refused != "" {
-		fmt.Fprintln(env.Out, "# the file's present content is refused:")
+		fmt.Fprintln(env.Out, "# the file as it is now is refused:")
 		for _, line := range strings.Split(c.Refused, "\n") {
 			fmt.Fprintln(env.Out, "#   "+line)
 		}

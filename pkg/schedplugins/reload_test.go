@@ -96,6 +96,18 @@ func TestReload(t *testing.T) {
 	}
 	reloaded("")
 	next(false)
+	for want, remove := range map[string]func() error{
+		"there is no such file": func() error { return os.Remove(file) },
+		"the file is empty":     func() error { return os.Truncate(file, 0) },
+	} {
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
+		reloaded(want)
+		next(false)
+		write(t, file, strategy("LeastAllocated"))
+		reloaded("")
+	}
 }
 
 // TestReloadCloses checks that plugins are closed, once, when a reload drops them or refuses the configuration that they

@@ -3,7 +3,9 @@ package scheduler
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,12 +25,14 @@ import (
 const (
 	coalesceWrites = 50 * time.Millisecond // an editor may write several times for one change
 	pollFile       = 5 * time.Second       // for file systems without change notifications
+	replaceFile    = time.Second           // a file may be missing or empty for a moment while it is replaced
 )
 
 // watchConfig reloads the configuration when its file changes, or a file that its plugins read, until ctx ends. It watches the folders: an
 // editor often replaces the file, or the target of a link, by a rename.
 func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
+	var missing <-chan time.Time // while the file is missing or empty: fires after replaceFile
 	generation := int64(1)
 	folders := s.folders()
 	changes, stop := folder.Watch(folders...)
@@ -36,10 +40,15 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
-		// The first read finds changes since New. An error is ignored, and so is an empty file: the file may be missing or empty for a
-		// moment while it is replaced.
 		found := currentVersions(s.watched)
-		if now, err := os.ReadFile(s.file); err == nil && len(now) > 0 && (!bytes.Equal(now, last) || !slices.Equal(found, s.watched)) {
+		now, err := s.readFile() // the first read finds changes since New
+		switch {
+		case err == nil:
+			missing = nil
+		case missing == nil && last != nil:
+			missing = s.machine.After(replaceFile)
+		}
+		if err == nil && (!bytes.Equal(now, last) || !slices.Equal(found, s.watched)) {
 			last, s.watched = now, found
 			if s.reload(ctx, now, generation+1) {
 				generation++
@@ -59,8 +68,26 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 				return
 			}
 		case <-tick.C():
+		case <-missing:
+			if _, err := s.readFile(); err != nil {
+				s.refuse(ctx, err)
+				last = nil // the file is applied when it is there again, also if it is as before
+			}
+			missing = nil
 		}
 	}
+}
+
+// readFile returns the content of the configuration file. An empty file is an error.
+func (s *Scheduler) readFile() ([]byte, error) {
+	raw, err := os.ReadFile(s.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("there is no such file")
+	case err == nil && len(raw) == 0:
+		return nil, errors.New("the file is empty")
+	}
+	return raw, err
 }
 
 // folders returns the folders of the configuration file, and of the files that its plugins read.
@@ -114,8 +141,7 @@ func currentVersions(of []fileVersion) []fileVersion {
 	return out
 }
 
-// reload applies a new configuration with a generation, and returns true. If it is invalid, reload keeps the current one and records an
-// Event with the error.
+// reload applies a new configuration with a generation, and returns true. If it is invalid, reload refuses it.
 func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bool {
 	conf, err := parseConfig(raw)
 	var made *setup
@@ -123,22 +149,30 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bo
 		made, err = s.newSetup(ctx, conf)
 	}
 	if err != nil {
-		err = fmt.Errorf("scheduler config %s: %w", s.file, err)
-		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
-		s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
-		s.post(func(context.Context) { s.decisions.refused(err) }) // after the configurations before it
-	} else {
-		made.generation = generation
-		s.bridge.start(ctx)
-		_ = s.caches.WaitSynced(ctx) // with those that only new plugins use; it fails when ctx ends
-		s.post(func(ctx context.Context) { s.applyConfig(ctx, made) })
-		slog.InfoContext(ctx, "new scheduler config in force", "file", s.file)
-		s.configEvent(ctx, corev1.EventTypeNormal, "SchedulerConfigApplied", "scheduler config "+s.file+" is in force")
+		s.refuse(ctx, err)
+		return false
 	}
+	made.generation = generation
+	s.bridge.start(ctx)
+	_ = s.caches.WaitSynced(ctx) // with those that only new plugins use; it fails when ctx ends
+	s.post(func(ctx context.Context) { s.applyConfig(ctx, made) })
+	slog.InfoContext(ctx, "new scheduler config in force", "file", s.file)
+	s.configEvent(ctx, corev1.EventTypeNormal, "SchedulerConfigApplied", "scheduler config "+s.file+" is in force")
+	if s.reloaded != nil {
+		s.reloaded(nil)
+	}
+	return true
+}
+
+// refuse keeps the current configuration, and records an Event with the error of the file.
+func (s *Scheduler) refuse(ctx context.Context, err error) {
+	err = fmt.Errorf("scheduler config %s: %w", s.file, err)
+	slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
+	s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
+	s.post(func(context.Context) { s.decisions.refused(err) }) // after the configurations before it
 	if s.reloaded != nil {
 		s.reloaded(err)
 	}
-	return err == nil
 }
 
 // configEvent records an Event about the configuration on the namespace kube-system. It is a core/v1 Event, because each
