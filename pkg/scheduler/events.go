@@ -85,7 +85,7 @@ const (
 func (s *Scheduler) watchEvents(ctx context.Context) {
 	wanted := s.setup.eventResources()
 	for r, state := range s.watches {
-		if gvr, ok := gvrOf(r); ok && state == watchRunning && !wanted.Has(r) {
+		if gvr, ok := gvrOf(r); ok && state == watchRunning && !wanted.Has(r) && !s.devices.keeps(r) {
 			s.caches.Forget(gvr)
 			s.objects.remove(r)
 			delete(s.watches, r)
@@ -121,6 +121,9 @@ func (s *Scheduler) probe(ctx context.Context, r framework.EventResource, gvr sc
 			return
 		}
 		s.watches[r] = watchRunning
+		if s.devices.keeps(r) {
+			s.devices.attach(s.caches)
+		}
 		cache := client.CacheOf[objects.Object](s.caches, gvr)
 		s.objects.set(r, cache.Get)
 		cache.Subscribe(func(ch client.Change[objects.Object]) {

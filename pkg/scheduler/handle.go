@@ -22,7 +22,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// handle is the framework.Handle of one plugin. It has no devices and CSI nodes: their methods return empty results.
+// handle is the framework.Handle of one plugin. It has no CSI nodes, and in a simulation no devices: their methods return empty results.
 type handle struct {
 	Namespaces
 	profile  *profile
@@ -35,6 +35,7 @@ type handle struct {
 	budgets  func() []*policyv1.PodDisruptionBudget
 	objects  *watchedObjects
 	groups   *podGroups
+	devices  *devices // nil in a simulation
 	spawn    func(func(context.Context))
 	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
@@ -137,11 +138,16 @@ func (h *handle) GetPodInPreBind(uid types.UID) framework.PodInPreBind {
 }
 func (h *handle) RemovePodInPreBind(uid types.UID) { h.waiting.removePreBind(uid) }
 
-func (h *handle) SharedDRAManager() framework.SharedDRAManager { return noDevices{} }
-func (h *handle) SharedCSIManager() framework.CSIManager       { return noCSI{} }
-func (h *handle) PodGroupManager() framework.PodGroupManager   { return h.groups }
-func (h *handle) APIDispatcher() framework.APIDispatcher       { return nil }
-func (h *handle) APICacher() framework.APICacher               { return nil }
+func (h *handle) SharedCSIManager() framework.CSIManager     { return noCSI{} }
+func (h *handle) PodGroupManager() framework.PodGroupManager { return h.groups }
+func (h *handle) APIDispatcher() framework.APIDispatcher     { return nil }
+func (h *handle) APICacher() framework.APICacher             { return nil }
+func (h *handle) SharedDRAManager() framework.SharedDRAManager {
+	if h.devices == nil {
+		return noDevices{}
+	}
+	return h.devices.forPlugins()
+}
 
 func (h *handle) AddNominatedPod(_ klog.Logger, pod framework.PodInfo, info *framework.NominatingInfo) {
 	h.profile.nominator.add(pod, info)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// The types below are the empty parts of a Handle: devices and CSI nodes.
+// The types below are the empty parts of a Handle: CSI nodes, and the devices of a simulation.
 
 type noDevices struct{}
 
@@ -41,13 +41,13 @@ func (noClasses) Get(name string) (*resourcev1.DeviceClass, error) {
 	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
 }
 
-var errNoClaims = errors.New("this scheduler does not allocate resource claims")
+var errNoClaims = errors.New("a simulation does not allocate resource claims")
 
 type noClaims struct{}
 
 func (noClaims) List() ([]*resourcev1.ResourceClaim, error) { return nil, nil }
-func (noClaims) Get(_, name string) (*resourcev1.ResourceClaim, error) {
-	return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), name)
+func (noClaims) Get(namespace, name string) (*resourcev1.ResourceClaim, error) {
+	return nil, unknownClaim(namespace, name)
 }
 func (noClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	return sets.New[structured.DeviceID](), nil

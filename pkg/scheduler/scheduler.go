@@ -84,6 +84,7 @@ type Scheduler struct {
 	waiting    *waitingPods
 	nominator  *nominator
 	groups     *podGroups
+	devices    *devices // nil in a simulation
 	bridge     *bridge
 	binder     *binder
 	recorders  *recorders
@@ -121,6 +122,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.inbox.signal = make(chan struct{}, 1)
 	s.namespaces = newCachedNamespaces(s.caches.Namespaces())
 	s.budgets = cachedBudgets(s.caches)
+	s.devices = newDevices()
 	s.bridge = newBridge(cfg.Client)
 	s.binder = &binder{client: cfg.Client, batches: cfg.Remote}
 	s.bridge.Observe(s.informerChanged)
@@ -182,6 +184,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	if err := s.caches.WaitSynced(ctx); err != nil {
 		return nil // ctx ended before the caches had synced
+	}
+	if err := s.startDevices(ctx); err != nil {
+		return nil // ctx ended
 	}
 	s.bridge.start(ctx)
 	defer s.bridge.stop()
