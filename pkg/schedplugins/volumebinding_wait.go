@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -31,7 +32,7 @@ func (b *volumeBinding) awaitBound(ctx context.Context, v nodeVolumes, node stri
 	defer cancel(nil)
 	defer api.Clock().AfterFunc(b.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
 	for {
-		bound, err := watchClaims(ctx, api.Client(), claims[0].Namespace, func(now map[string]*corev1.PersistentVolumeClaim) (bool, error) {
+		bound, err := watchClaims(ctx, api.Client(), client.Target{Resource: client.PersistentVolumeClaims, Namespace: claims[0].Namespace}, func(now map[string]*corev1.PersistentVolumeClaim) (bool, error) {
 			return allBound(claims, now, len(v.provision), node)
 		})
 		switch {
@@ -45,15 +46,14 @@ func (b *volumeBinding) awaitBound(ctx context.Context, v nodeVolumes, node stri
 
 // watchClaims calls done with the claims of a namespace by name, and again after each change, until it returns true or an error. It returns
 // false without an error when the watch ends.
-func watchClaims(ctx context.Context, c client.Client, namespace string, done func(map[string]*corev1.PersistentVolumeClaim) (bool, error)) (bool, error) {
-	t := client.Target{Resource: client.PersistentVolumeClaims, Namespace: namespace}
+func watchClaims[T objects.Object](ctx context.Context, c client.Client, t client.Target, done func(map[string]T) (bool, error)) (bool, error) {
 	list, err := c.List(ctx, t, metav1.ListOptions{})
 	if err != nil {
 		return false, fmt.Errorf("list claims: %w", err)
 	}
-	now := map[string]*corev1.PersistentVolumeClaim{}
+	now := map[string]T{}
 	for _, obj := range list.Items {
-		now[obj.GetName()] = obj.(*corev1.PersistentVolumeClaim)
+		now[obj.GetName()] = obj.(T)
 	}
 	if ok, err := done(now); ok || err != nil {
 		return ok, err
@@ -62,13 +62,13 @@ func watchClaims(ctx context.Context, c client.Client, namespace string, done fu
 		if err != nil {
 			return false, fmt.Errorf("watch claims: %w", err)
 		}
-		claim, ok := ev.Object.(*corev1.PersistentVolumeClaim)
+		claim, ok := ev.Object.(T)
 		if !ok {
 			continue // a bookmark
 		}
-		now[claim.Name] = claim
+		now[claim.GetName()] = claim
 		if ev.Type == watch.Deleted {
-			delete(now, claim.Name)
+			delete(now, claim.GetName())
 		}
 		if ok, err := done(now); ok || err != nil {
 			return ok, err

@@ -1,0 +1,168 @@
+package schedplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/kube-scheduler/framework"
+)
+
+func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) *framework.Status {
+	s, err := podDevicesOf(state)
+	if err != nil {
+		return framework.AsStatus(err)
+	}
+	if len(s.claims) == 0 {
+		return nil
+	}
+	node := info.Node()
+	unavailable := d.unavailable(s, node)
+	var found nodeDevices
+	if s.allocator != nil {
+		var status *framework.Status
+		if found, status = d.allocate(ctx, s, node); status != nil {
+			return status
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(unavailable) > 0 {
+		if s.unavailable == nil {
+			s.unavailable = sets.New[int]()
+		}
+		s.unavailable.Insert(unavailable...)
+		return unresolvable("resourceclaim not available on the node")
+	}
+	if s.allocator != nil {
+		s.nodes[node.Name] = found
+	}
+	return nil
+}
+
+// unavailable returns the places of the allocated claims that a pod can't use on a node.
+func (d *dynamicResources) unavailable(s *podDevices, node *corev1.Node) (out []int) {
+	for i := range s.claims {
+		c := &s.claims[i]
+		if c.nodes != nil && !c.nodes.Match(node) || c.Status.Allocation != nil && d.stuck(c.ResourceClaim) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// allocate returns what the claims that have no allocation get on a node, and why if one gets nothing.
+func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, node *corev1.Node) (nodeDevices, *framework.Status) {
+	unallocated := s.unallocated()
+	var claims []*resourcev1.ResourceClaim
+	for _, c := range unallocated {
+		if c.shared == nil {
+			claims = append(claims, c.ResourceClaim)
+		}
+	}
+	limited := ctx
+	if d.filterTimeout > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, d.filterTimeout)
+		defer cancel()
+	}
+	got, err := s.allocator.Allocate(limited, node, claims)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, framework.AsStatus(fmt.Errorf("node %s: timed out trying to allocate devices", node.Name))
+	case errors.Is(err, structured.ErrFailedAllocationOnNode):
+		return nil, unresolvable(err.Error())
+	case ctx.Err() != nil:
+		return nil, unresolvable(fmt.Sprintf("asked by caller to stop allocating devices: %v", context.Cause(ctx)))
+	case err != nil:
+		return nil, framework.AsStatus(err)
+	case len(got) != len(claims):
+		return nil, unresolvable("cannot allocate all claims")
+	}
+	out := make(nodeDevices, 0, len(unallocated))
+	for _, c := range unallocated {
+		if c.shared != nil {
+			out = append(out, *c.shared)
+			continue
+		}
+		out, got = append(out, got[0]), got[1:]
+	}
+	return out, nil
+}
+
+// PostFilter deallocates a claim of the pod that no other pod uses, so that the pod can get other devices, if a node was rejected because of it.
+func (d *dynamicResources) PostFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+	s, err := podDevicesOf(state)
+	if err != nil {
+		return nil, unresolvable(err.Error())
+	}
+	if len(s.claims) == 0 {
+		return nil, framework.NewStatus(framework.Unschedulable, "no new claims to deallocate")
+	}
+	for _, i := range sets.List(s.unavailable) {
+		claim := s.claims[i].ResourceClaim
+		if used := claim.Status.ReservedFor; len(used) > 1 || len(used) == 1 && used[0].UID != pod.UID {
+			continue
+		}
+		claim = claim.DeepCopy()
+		claim.Status.ReservedFor, claim.Status.Allocation, claim.Status.Devices = nil, nil, nil
+		if _, err := d.updateStatus(ctx, pod, claim); err != nil {
+			return nil, framework.AsStatus(err)
+		}
+		return nil, framework.NewStatus(framework.Unschedulable, "deallocation of ResourceClaim completed")
+	}
+	return nil, framework.NewStatus(framework.Unschedulable, "still not schedulable")
+}
+
+// Score prefers nodes where the requests get alternatives that stand early in their lists.
+func (*dynamicResources) Score(_ context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) (int64, *framework.Status) {
+	s, err := podDevicesOf(state)
+	if err != nil {
+		return 0, framework.AsStatus(err)
+	}
+	found, ok := s.nodes[info.Node().Name]
+	if !ok {
+		return 0, nil
+	}
+	var sum int64
+	for i := range s.claims {
+		claim := s.claims[i].ResourceClaim
+		a := claim.Status.Allocation
+		if a == nil {
+			if len(found) == 0 {
+				return 0, framework.AsStatus(fmt.Errorf("number of allocations %d is smaller than number of claims needing allocation", len(s.nodes[info.Node().Name])))
+			}
+			a, found = &found[0], found[1:]
+		}
+		sum += scoreOf(claim, a)
+	}
+	return sum, nil
+}
+
+// scoreOf sums the places of the allocated alternatives, counted from the end of the longest possible list.
+func scoreOf(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationResult) (sum int64) {
+	got := sets.New[string]()
+	for i := range a.Devices.Results {
+		got.Insert(a.Devices.Results[i].Request)
+	}
+	for _, r := range claim.Spec.Devices.Requests {
+		for i, sub := range r.FirstAvailable {
+			if got.Has(resourceclaim.CreateSubRequestRef(r.Name, sub.Name)) {
+				sum += int64(resourcev1.FirstAvailableDeviceRequestMaxSize - i)
+			}
+		}
+	}
+	return sum
+}
+
+func (d *dynamicResources) ScoreExtensions() framework.ScoreExtensions { return d }
+
+func (*dynamicResources) NormalizeScore(_ context.Context, _ framework.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *framework.Status {
+	normalise(scores, false)
+	return nil
+}
