@@ -92,7 +92,7 @@ var ownFields = Fields{
 		"topologySpreadConstraints":     {},
 		"os":                            {},
 		"schedulingGates":               {},
-		"resourceClaims":                {Support: Ignored, Note: "pods with claims are not scheduled"},
+		"resourceClaims":                {Support: Ignored, Note: "a pod whose claims have devices does not start: the node has no device drivers"},
 		"resources":                     {Support: Partly, Note: "the requests of the pod as a whole are accounted, and on process nodes its memory limit is watched; other limits of it have no effect"},
 		"schedulingGroup":               {Note: "with the feature gate GenericWorkload; without it the API server drops the field, as in Kubernetes"},
 	},
@@ -140,7 +140,7 @@ var ownFields = Fields{
 	},
 	"ResourceRequirements": {
 		"requests": {},
-		"claims":   {Support: Ignored, Note: "pods with claims are not scheduled"},
+		"claims":   {Support: Ignored, Note: "a pod whose claims have devices does not start: the node has no device drivers"},
 	},
 	"VolumeMount": {
 		"name":        {},

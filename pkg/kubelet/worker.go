@@ -134,7 +134,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// run takes the next steps of starting a pod: volumes, sandbox, init containers, containers. It repeats them as long as
+// run takes the next steps of starting a pod: volumes, devices, sandbox, init containers, containers. It repeats them as long as
 // containers start.
 func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
 	seen, again, err := w.sandbox(ctx, pod)
@@ -193,6 +193,9 @@ func (w *podWorker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Dur
 	again, err := w.volumes.mount(ctx, pod)
 	if err != nil || again > 0 {
 		return Pod{}, again, err
+	}
+	if again := w.prepareDevices(ctx, pod); again > 0 {
+		return Pod{}, again, nil
 	}
 	began := w.machineClock().Now()
 	spec := podSpecFor(pod)

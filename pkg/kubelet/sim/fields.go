@@ -26,6 +26,7 @@ var fields = kubelet.Fields{
 		"enableServiceLinks":            none,
 		"hostUsers":                     none,
 		"hostnameOverride":              none,
+		"resourceClaims":                {},
 	},
 	"Container": {
 		"image":                    {Support: kubelet.Ignored, Note: "any name is accepted, unless a rule of the pod forbids it"},
@@ -50,6 +51,7 @@ var fields = kubelet.Fields{
 	},
 	"ResourceRequirements": {
 		"limits": {Support: kubelet.Partly, Note: "limits are only accounted"},
+		"claims": {},
 	},
 	"PodSecurityContext":   {kubelet.Others: none},
 	"SecurityContext":      {kubelet.Others: none},
