@@ -31,7 +31,7 @@ func newScheduleCompare(env *Env) *cobra.Command {
 		Long: `Compare KubeSchedulerConfiguration files on the same workload, in the scheduler's engine in this process. Each configuration runs once for
 each seed. The seed gives the order in which the pods arrive, one each 100 ms of virtual time, and draws among equally good nodes. Pods
 that find no node wait in the scheduling queue, and pods that are evicted arrive again. The pods of a gang, a PodGroup that needs a number of
-them, wait until they are there, and are placed together or not at all. The cluster is the running one, or that of
+them, wait until they are there, and are placed together or not at all; those of a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling. The cluster is the running one, or that of
 --nodes-from or of -f, if they have Nodes.
 
 The table, and the plot of -o svg, has the means over all seeds with their 95 % confidence intervals, -o csv the figures of each run: pods that are placed, pending

@@ -32,6 +32,24 @@ type Simulation struct {
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
 }
 
+// SchedulersWith returns the schedulerNames of the profiles that enable a plugin at an extension point, by the point's name in configurations: preFilter.
+func (q Simulation) SchedulersWith(plugin, point string) []string {
+	profiles := []configv1.KubeSchedulerProfile{{}}
+	if q.Config != nil && len(q.Config.Profiles) > 0 {
+		profiles = q.Config.Profiles
+	}
+	var out []string
+	for _, prof := range profiles {
+		merged := mergeDefaults(q.Registry, q.Features, prof.Plugins)
+		for _, pt := range points() {
+			if pt.name == point && lists(order(*pt.set(merged), merged.MultiPoint.Enabled), plugin) {
+				out = append(out, profileName(prof))
+			}
+		}
+	}
+	return out
+}
+
 // Outcome is the result: a node, or the message of the FailedScheduling event, and the preemption that makes room, if there is one. Scores has
 // all nodes that passed, best first.
 type Outcome struct {

@@ -72,14 +72,14 @@ func priorityOf(a arrival) int32 {
 }
 
 // placeAll places pods in their order. minimums has the number of pods that groups need.
-func placeAll(ctx context.Context, box *scheduler.Sandbox, pods []arrival, minimums map[group]int) ([]scheduler.Placement, error) {
+func placeAll(ctx context.Context, box *scheduler.Sandbox, labels labelReaders, pods []arrival, minimums map[group]int) ([]scheduler.Placement, error) {
 	out := make([]scheduler.Placement, len(pods))
 	done := map[group]bool{}
 	for i, a := range pods {
 		g, grouped := groupOf(a.pod)
 		need, gang := minimums[g]
 		switch {
-		case !grouped || !gang:
+		case !grouped || !gang || g.labelled && !labels.has(a.pod):
 			got, err := box.Place(ctx, a.pod)
 			if err != nil {
 				return nil, err
@@ -90,7 +90,7 @@ func placeAll(ctx context.Context, box *scheduler.Sandbox, pods []arrival, minim
 			var members []*corev1.Pod
 			var places []int
 			for k, b := range pods {
-				if of, ok := groupOf(b.pod); ok && of == g {
+				if of, ok := groupOf(b.pod); ok && of == g && (!g.labelled || labels.has(b.pod)) {
 					members, places = append(members, b.pod), append(places, k)
 				}
 			}
@@ -120,7 +120,7 @@ func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads
 	}
 	pods := arrivals(workloads)
 	slices.SortStableFunc(pods, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
-	placements, err := placeAll(ctx, box, pods, groups.minimums())
+	placements, err := placeAll(ctx, box, newLabelReaders(q), pods, groups.minimums())
 	if err != nil {
 		return nil, err
 	}

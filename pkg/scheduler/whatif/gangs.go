@@ -12,16 +12,16 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/feature"
-	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // gangFeatures are the feature gates of runs with PodGroups.
 var gangFeatures = feature.Gates{GenericWorkload: true, GangScheduling: true}
 
-// gangs holds the gangs of a run and their results. Those of scheduling.x-k8s.io become PodGroups of Kubernetes' API, so that the engine places
-// both kinds in the same way, with and without the plugin Coscheduling.
+// gangs holds the gangs of a run and their results. Those of scheduling.x-k8s.io become PodGroups of Kubernetes' API for the pods whose profile has
+// the plugin Coscheduling, so that the engine places both kinds in the same way. Other pods with such a group are placed each by itself.
 type gangs struct {
+	labels  labelReaders
 	need    map[objects.Key]int // the minimum of each PodGroup that is a gang
 	present map[objects.Key]*gangRecord
 	records []*gangRecord // in the order of their arrival
@@ -36,8 +36,8 @@ type gangRecord struct {
 	evicted           bool      // all of its pods were evicted. They arrive again as another gang
 }
 
-func newGangs() *gangs {
-	return &gangs{need: map[objects.Key]int{}, present: map[objects.Key]*gangRecord{}}
+func newGangs(q scheduler.Simulation) *gangs {
+	return &gangs{labels: newLabelReaders(q), need: map[objects.Key]int{}, present: map[objects.Key]*gangRecord{}}
 }
 
 // inPodGroups returns the simulation with its PodGroups in the API of Kubernetes.
@@ -46,8 +46,11 @@ func (g *gangs) inPodGroups(q scheduler.Simulation) scheduler.Simulation {
 	q.Objects = maps.Clone(given)
 	for _, of := range []framework.EventResource{framework.PodGroup, labelledGroups} {
 		for _, obj := range given[of] {
-			q.Features.GenericWorkload, q.Features.GangScheduling = true, true
-			if group := g.add(obj); group != obj {
+			group := g.add(obj)
+			if group != nil {
+				q.Features.GenericWorkload, q.Features.GangScheduling = true, true
+			}
+			if group != nil && group != obj {
 				q.Objects[framework.PodGroup] = append(slices.Clip(q.Objects[framework.PodGroup]), group)
 			}
 		}
@@ -62,14 +65,17 @@ func (g *gangs) inPodGroups(q scheduler.Simulation) scheduler.Simulation {
 	return q
 }
 
-// add adds or replaces a PodGroup, and returns it in the API of Kubernetes.
+// add adds or replaces a PodGroup, and returns it in the API of Kubernetes; nil if no profile schedules its pods as a group.
 func (g *gangs) add(obj objects.Object) objects.Object {
 	of, need, isGang := minimumOf(obj)
 	if isGang {
 		g.need[of.podGroup()] = need
 	}
-	if !of.labelled {
+	switch {
+	case !of.labelled:
 		return obj
+	case len(g.labels) == 0:
+		return nil
 	}
 	key := of.podGroup()
 	group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -85,18 +91,19 @@ func (g group) podGroup() objects.Key {
 	return g.Key
 }
 
-// join makes a pod with the label of a known gang a member of its PodGroup.
+// join makes a pod with the label of a known gang a member of its PodGroup, if its profile reads the label.
 func (g *gangs) join(pod *corev1.Pod) {
 	of, grouped := groupOf(pod)
 	key := of.podGroup()
-	if _, known := g.need[key]; grouped && of.labelled && known {
+	if _, known := g.need[key]; grouped && of.labelled && known && g.labels.has(pod) {
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &key.Name}
 	}
 }
 
 // recordOf returns the record of a pod's gang, nil if it has none.
 func (g *gangs) recordOf(pod *corev1.Pod) *gangRecord {
-	key, grouped := podref.PodGroup(pod)
+	of, grouped := groupOf(pod)
+	key := of.podGroup()
 	need, isGang := g.need[key]
 	if !grouped || !isGang {
 		return nil
@@ -170,8 +177,8 @@ func (g *gangs) left(pod *corev1.Pod, bound, evicted bool, now time.Time) {
 	}
 	if r.pods == 0 {
 		r.evicted = evicted
-		key, _ := podref.PodGroup(pod)
-		delete(g.present, key)
+		of, _ := groupOf(pod)
+		delete(g.present, of.podGroup())
 	}
 }
 

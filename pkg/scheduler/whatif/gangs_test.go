@@ -16,12 +16,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
 
-// gangAPIs are the two APIs of gangs: a PodGroup by its name and minimum, and a pod by its name, group, priority class and number of CPUs.
-var gangAPIs = []struct{ name, group, pod string }{
+// gangAPIs are the two APIs of gangs, each with a configuration that places gangs: a PodGroup by its name and minimum, and a pod by its name, group,
+// priority class and number of CPUs.
+var gangAPIs = []struct{ name, group, pod, config string }{
 	{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: %d}}}\n---\n",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {schedulingGroup: {podGroupName: %s}, priorityClassName: '%s', containers: [{name: c, image: x, resources: {requests: {cpu: %d}}}]}\n---\n"},
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {schedulingGroup: {podGroupName: %s}, priorityClassName: '%s', containers: [{name: c, image: x, resources: {requests: {cpu: %d}}}]}\n---\n", "{}"},
 	{"scheduling.x-k8s.io", "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: %s}\nspec: {minMember: %d}\n---\n",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {scheduling.x-k8s.io/pod-group: %s}}\nspec: {priorityClassName: '%s', containers: [{name: c, image: x, resources: {requests: {cpu: %d}}}]}\n---\n"},
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {scheduling.x-k8s.io/pod-group: %s}}\nspec: {priorityClassName: '%s', containers: [{name: c, image: x, resources: {requests: {cpu: %d}}}]}\n---\n", coscheduled},
 }
 
 const (
@@ -29,8 +30,8 @@ const (
 	classes = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 10\n---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: low}\nvalue: 0\n---\n"
 )
 
-// compare runs a configuration, nil for the defaults, with some seeds, and checks that a second time gives the same.
-func compare(t *testing.T, text string, config *configv1.KubeSchedulerConfiguration) []*whatif.Result {
+// compare runs a configuration with some seeds, and checks that a second time gives the same.
+func compare(t *testing.T, text, config string) []*whatif.Result {
 	t.Helper()
 	m, skipped := read(t, strings.TrimSuffix(text, "---\n"))
 	if len(skipped) > 0 {
@@ -39,7 +40,7 @@ func compare(t *testing.T, text string, config *configv1.KubeSchedulerConfigurat
 	run := func() []*whatif.Result {
 		now := clock.Real().Now()
 		tick := func() time.Time { now = now.Add(time.Second); return now }
-		runs, err := whatif.Compare(t.Context(), "x", m.Simulation(schedplugins.Registry, config), m.Workloads, 8, tick)
+		runs, err := whatif.Compare(t.Context(), "x", m.Simulation(schedplugins.Registry, configOf(t, config)), m.Workloads, 8, tick)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,10 +56,12 @@ func compare(t *testing.T, text string, config *configv1.KubeSchedulerConfigurat
 }
 
 // coscheduled is a configuration with the plugin Coscheduling.
-func coscheduled(t *testing.T) *configv1.KubeSchedulerConfiguration {
+const coscheduled = `{profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}}}]}`
+
+func configOf(t *testing.T, text string) *configv1.KubeSchedulerConfiguration {
 	t.Helper()
 	out := &configv1.KubeSchedulerConfiguration{}
-	if err := yaml.Unmarshal([]byte(`{profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}}}]}`), out); err != nil {
+	if err := yaml.Unmarshal([]byte(text), out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -68,8 +71,8 @@ func coscheduled(t *testing.T) *configv1.KubeSchedulerConfiguration {
 // is not complete waits, too.
 func TestCompareOfGangs(t *testing.T) {
 	for _, api := range gangAPIs {
-		for name, config := range map[string]*configv1.KubeSchedulerConfiguration{"default": nil, "Coscheduling": coscheduled(t)} {
-			t.Run(api.name+" "+name, func(t *testing.T) {
+		for _, config := range slices.Compact([]string{api.config, coscheduled}) {
+			t.Run(api.name+" "+config, func(t *testing.T) {
 				text := fmt.Sprintf(oneNode, 4) + fmt.Sprintf(api.group, "none", 1)
 				for _, gang := range []string{"a", "b"} {
 					text += fmt.Sprintf(api.group, gang, 3)
@@ -97,6 +100,50 @@ func TestCompareOfGangs(t *testing.T) {
 	}
 }
 
+// TestLabelsThatNoPluginReads checks that the pods of a group of scheduling.x-k8s.io are placed each by itself where the profile does not have the plugin
+// Coscheduling among its Permit plugins.
+func TestLabelsThatNoPluginReads(t *testing.T) {
+	const sort = `queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}`
+	for name, x := range map[string]struct {
+		config, scheduler string
+		placed            int
+	}{
+		"the default":         {"{}", "default-scheduler", 2},
+		"it sorts the queue":  {`{profiles: [{plugins: {` + sort + `}}]}`, "default-scheduler", 2},
+		"permit is disabled":  {`{profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, permit: {disabled: [{name: Coscheduling}]}, ` + sort + `}}]}`, "default-scheduler", 2},
+		"of the one profile":  {`{profiles: [{schedulerName: one, plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, ` + sort + `}}, {schedulerName: other, plugins: {` + sort + `}}]}`, "one", 0},
+		"of the other":        {`{profiles: [{schedulerName: one, plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, ` + sort + `}}, {schedulerName: other, plugins: {` + sort + `}}]}`, "other", 2},
+		"it is among permits": {`{profiles: [{plugins: {permit: {enabled: [{name: Coscheduling}]}}}]}`, "default-scheduler", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := gangAPIs[1]
+			text := fmt.Sprintf(oneNode, 2) + fmt.Sprintf(api.group, "a", 3)
+			for i := range 3 {
+				text += strings.Replace(fmt.Sprintf(api.pod, fmt.Sprint("a-", i), "a", "", 1), "spec: {", "spec: {schedulerName: "+x.scheduler+", ", 1)
+			}
+			for _, r := range compare(t, text, x.config) {
+				if r.Placed != x.placed || r.Pending != 3-x.placed || r.Gangs == nil || r.Gangs.Placed != 0 || r.Gangs.Pending != 1 {
+					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
+				}
+			}
+			m, _ := read(t, strings.TrimSuffix(text, "---\n"))
+			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, configOf(t, x.config)), &m.Cluster, m.Workloads, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			placed := 0
+			for _, p := range got.Pods {
+				if p.Node != "" {
+					placed++
+				}
+			}
+			if placed != x.placed {
+				t.Errorf("a dry run places %d pods, want %d", placed, x.placed)
+			}
+		})
+	}
+}
+
 // TestCompareOfLargerGangs checks that a gang with more pods than it needs is placed as far as there is room, but not below its minimum.
 func TestCompareOfLargerGangs(t *testing.T) {
 	for _, api := range gangAPIs {
@@ -105,7 +152,7 @@ func TestCompareOfLargerGangs(t *testing.T) {
 			for i := range 5 {
 				text += fmt.Sprintf(api.pod, fmt.Sprintf("a-%d", i), "a", "", 1)
 			}
-			for _, r := range compare(t, text, nil) {
+			for _, r := range compare(t, text, api.config) {
 				if r.Placed != 3 || r.Pending != 2 || r.Gangs.Placed != 1 || r.Gangs.Pending != 0 {
 					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
 				}
@@ -121,7 +168,7 @@ func TestCompareWithEvictions(t *testing.T) {
 			text := fmt.Sprintf(oneNode, 2) + classes + fmt.Sprintf(api.group, "a", 2) + fmt.Sprintf(api.pod, "a-0", "a", "low", 1) + fmt.Sprintf(api.pod, "a-1", "a", "low", 1) +
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: alone}\nspec: {priorityClassName: high, containers: [{name: c, image: x, resources: {requests: {cpu: 1}}}]}\n"
 			evicted := 0
-			for _, r := range compare(t, text, nil) {
+			for _, r := range compare(t, text, api.config) {
 				evicted += r.Preemptions
 				if r.Placed != 1+r.Preemptions || r.Pending != 2-r.Preemptions || r.Gangs.Placed != 0 || r.Gangs.Pending != 1 {
 					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
@@ -133,7 +180,7 @@ func TestCompareWithEvictions(t *testing.T) {
 			text = fmt.Sprintf(oneNode, 2) + classes + fmt.Sprintf(api.group, "a", 2) + fmt.Sprintf(api.pod, "a-0", "a", "high", 1) + fmt.Sprintf(api.pod, "a-1", "a", "high", 1) +
 				"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: low}\nspec: {replicas: 2, template: {spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 1}}}]}}}\n"
 			evicted = 0
-			for _, r := range compare(t, text, nil) {
+			for _, r := range compare(t, text, api.config) {
 				evicted += r.Preemptions
 				if r.Placed != 2 || r.Pending != 2 || r.Gangs.Placed != 1 || r.Gangs.Pending != 0 {
 					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
@@ -153,13 +200,13 @@ func TestGangsOfTheCluster(t *testing.T) {
 			bound := strings.Replace(api.pod, "spec: {", "spec: {nodeName: one, ", 1)
 			text := fmt.Sprintf(oneNode, 4) + fmt.Sprintf(api.group, "a", 2) + fmt.Sprintf(bound, "a-0", "a", "", 1) + fmt.Sprintf(bound, "a-1", "a", "", 1) +
 				fmt.Sprintf(api.pod, "a-2", "a", "", 1)
-			for _, r := range compare(t, text, nil) {
+			for _, r := range compare(t, text, api.config) {
 				if r.Placed != 1 || r.Pending != 0 || r.Gangs != nil {
 					t.Errorf("seed %d: %+v %+v", r.Seed, *r, r.Gangs)
 				}
 			}
 			text = fmt.Sprintf(oneNode, 4) + fmt.Sprintf(api.group, "a", 3) + fmt.Sprintf(bound, "a-0", "a", "", 1) + fmt.Sprintf(api.pod, "a-1", "a", "", 1)
-			for _, r := range compare(t, text, nil) {
+			for _, r := range compare(t, text, api.config) {
 				if r.Placed != 0 || r.Gangs == nil || r.Gangs.Placed != 0 || r.Gangs.Pending != 1 {
 					t.Errorf("bound in part, seed %d: %+v %+v", r.Seed, *r, r.Gangs)
 				}
@@ -185,7 +232,7 @@ func TestCompareOfConstrainedGangs(t *testing.T) {
 			text += rackNode(fmt.Sprintf("n%d", i), string(rack)) + "---\n"
 		}
 		text += constrained + "---\n" + fmt.Sprintf(member, "a-0", "a", "", 1) + "---\n" + fmt.Sprintf(member, "a-1", "a", "", 1)
-		for _, r := range compare(t, text, nil) {
+		for _, r := range compare(t, text, "{}") {
 			if r.Placed != placed {
 				t.Errorf("racks %s, seed %d: %+v", racks, r.Seed, *r)
 			}

@@ -1,12 +1,16 @@
 package whatif
 
 import (
+	"cmp"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // group is a PodGroup: one of Kubernetes' API, or one of scheduling.x-k8s.io, to which pods belong by a label.
@@ -20,6 +24,19 @@ const (
 	labelledGroups framework.EventResource = "podgroups.v1alpha1.scheduling.x-k8s.io"
 	groupLabel                             = "scheduling.x-k8s.io/pod-group"
 )
+
+// labelReaders are the schedulers of a configuration that schedule the pods of a group of scheduling.x-k8s.io together: their profiles have the plugin
+// Coscheduling, whose Permit keeps the pods from being bound one by one.
+type labelReaders []string
+
+func newLabelReaders(q scheduler.Simulation) labelReaders {
+	return q.SchedulersWith("Coscheduling", "permit")
+}
+
+// has reports whether the scheduler of a pod is one of them.
+func (r labelReaders) has(pod *corev1.Pod) bool {
+	return slices.Contains(r, cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName))
+}
 
 // groupOf returns the PodGroup of a pod.
 func groupOf(pod *corev1.Pod) (g group, ok bool) {

@@ -114,7 +114,7 @@ type window struct{ from, to time.Time }
 func newPlayer(ctx context.Context, q scheduler.Simulation, o Options) (*Player, error) {
 	began := time.Unix(0, 0).UTC()
 	clk := clock.NewManual(began, clock.Real())
-	gangs := newGangs()
+	gangs := newGangs(q)
 	q = gangs.inPodGroups(q)
 	q.Clock = clk
 	box, err := scheduler.NewSandbox(ctx, q, o.Seed)
@@ -148,6 +148,9 @@ func (p *Player) SetPodGroup(ctx context.Context, obj objects.Object) {
 	group := p.gangs.add(obj)
 	if group != obj {
 		p.box.SetObject(ctx, labelledGroups, obj)
+	}
+	if group == nil {
+		return
 	}
 	key := objects.Key{Namespace: group.GetNamespace(), Name: group.GetName()}
 	var waiting []*podRecord

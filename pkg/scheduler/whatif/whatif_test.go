@@ -271,9 +271,9 @@ func TestDrain(t *testing.T) {
 
 // TestDryRunOfGangs checks that a gang is placed as a whole or not at all.
 func TestDryRunOfGangs(t *testing.T) {
-	for _, x := range []struct{ name, group, member string }{
-		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, "},
-		{"scheduling.x-k8s.io", "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: %s}\nspec: {minMember: 2}\n---\n", "{"},
+	for _, x := range []struct{ name, group, member, config string }{
+		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, ", "{}"},
+		{"scheduling.x-k8s.io", "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: %s}\nspec: {minMember: 2}\n---\n", "{", coscheduled},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			text := "apiVersion: v1\nkind: Node\nmetadata: {name: one}\nstatus: {capacity: {cpu: \"3\", memory: 1Gi, pods: \"10\"}}\n---\n"
@@ -294,7 +294,7 @@ func TestDryRunOfGangs(t *testing.T) {
 			if err := m.Complete(); err != nil {
 				t.Fatal(err)
 			}
-			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
+			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, configOf(t, x.config)), &m.Cluster, m.Workloads, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
