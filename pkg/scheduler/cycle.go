@@ -27,7 +27,7 @@ func (p *profile) decide(ctx context.Context, t *tracker, cluster *snapshot, pod
 		if ties := e.best.ties(); ties > 1 {
 			winner = draw(ties)
 		}
-		d.node = cluster.nodes[e.best.winner(winner)]
+		d.node = e.candidates[e.best.winner(winner)]
 		return d
 	}
 	if d.status.IsRejected() && d.nodes > 0 {
@@ -49,9 +49,12 @@ type decision struct {
 	preemptionCalls   []minikctl.ExtenderCall   // of the PostFilter plugins
 }
 
-// evaluation is the result of filtering and scoring all nodes for one pod. Slices are indexed by the node's place in the
-// snapshot; step and epoch are the snapshot's.
+// evaluation is the result of filtering and scoring the candidates for one pod. Slices are indexed by the node's place among the
+// candidates; step and epoch are the snapshot's.
 type evaluation struct {
+	candidates []*nodeInfo
+	within     *nodeSet // the placement that they are; nil: they are all nodes of the snapshot
+
 	state            *cycleState
 	failure          *framework.Status // PreFilter rejected the pod, or a plugin failed
 	preFilterMessage string            // of the PreFilter plugin that rejected the pod
@@ -59,7 +62,6 @@ type evaluation struct {
 
 	statuses  []*framework.Status // nil: the node passed
 	filtered  []bool              // the node was filtered
-	within    *nodeSet            // the nodes that may be filtered; nil: all
 	evaluated int
 	feasible  int
 
@@ -84,16 +86,27 @@ type evaluation struct {
 	filterNames, skippedFilters, skippedScores []string
 }
 
+// place returns the place of a node among the candidates, -1 if it is none of them.
+func (e *evaluation) place(n *nodeInfo) int {
+	if e.within == nil {
+		return n.index
+	}
+	if at, ok := e.within.at[n]; ok {
+		return at
+	}
+	return -1
+}
+
 // evaluate filters and scores all nodes. state is new, and filtered is called between the two.
 func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, state *cycleState, filtered func()) *evaluation {
-	n := len(cluster.nodes)
-	e := &evaluation{state: state, step: cluster.step, epoch: cluster.epoch, within: cluster.within, reserved: p.nominator.nodes()}
+	e := &evaluation{candidates: cluster.candidates(), within: cluster.within, state: state, step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
 	if lacks := p.registry.missing(pod); lacks != "" {
 		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)
 		return e
 	}
-	if len(cluster.candidates()) == 0 {
+	n := len(e.candidates)
+	if n == 0 {
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable).WithError(errNoNodes)
 		return e
 	}
@@ -106,7 +119,7 @@ func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, p
 	p.filterAll(ctx, t, e, cluster, pod, allowed)
 	filtered()
 	if e.failure == nil && e.feasible > 0 {
-		p.scoreAll(ctx, t, e, cluster, pod)
+		p.scoreAll(ctx, t, e, pod)
 	}
 	return e
 }
@@ -154,7 +167,7 @@ func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, c
 // filterAll filters the nodes, all of them or until enough have passed.
 func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) {
 	var nodes []*nodeInfo
-	for _, n := range cluster.candidates() {
+	for _, n := range e.candidates {
 		if allowed == nil || allowed.Has(n.node.Name) {
 			nodes = append(nodes, n)
 		}
@@ -181,29 +194,30 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 				size = i // enough nodes pass: the rest of the chunk does not count
 				break
 			}
-			e.setStatus(n.index, v)
+			e.setStatus(e.place(n), v)
 		}
 		done += size
 		cluster.offset = (first + done) % len(nodes)
 	}
-	p.filterByExtenders(ctx, t, e, cluster, pod)
+	p.filterByExtenders(ctx, t, e, pod)
 }
 
 // filterNominated filters the node that the pod is nominated to, and reports whether it passes. If so, the other nodes
 // are not filtered.
 func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) bool {
 	n, ok := cluster.byName[pod.Status.NominatedNodeName]
-	if !ok || n.node == nil || !e.within.has(n.index) || allowed != nil && !allowed.Has(n.node.Name) {
+	if !ok || n.node == nil || e.place(n) < 0 || allowed != nil && !allowed.Has(n.node.Name) {
 		return false
 	}
 	if !p.runFilterWithNominated(ctx, t, e.filters, e.state, pod, n).IsSuccess() {
 		return false
 	}
-	e.setStatus(n.index, nil)
-	if p.filterByExtenders(ctx, t, e, cluster, pod); e.feasible == 1 && e.failure == nil {
+	at := e.place(n)
+	e.setStatus(at, nil)
+	if p.filterByExtenders(ctx, t, e, pod); e.feasible == 1 && e.failure == nil {
 		return true
 	}
-	e.statuses[n.index], e.filtered[n.index] = nil, false
+	e.statuses[at], e.filtered[at] = nil, false
 	e.evaluated, e.feasible, e.failure, e.extenders = 0, 0, nil, nil
 	return false
 }
@@ -283,14 +297,14 @@ func (p *profile) filtersFor(state framework.CycleState) []extension[framework.F
 }
 
 // scoreAll scores the nodes that passed.
-func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
-	feasible, places := e.feasibleNodes(cluster)
+func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod) {
+	feasible, places := e.feasibleNodes()
 	e.failure = p.runPreScore(ctx, t, e.state, pod, feasible)
 	if t.leave(); e.failure != nil {
 		return
 	}
 	e.scorers = p.scorersFor(e.state)
-	n := len(cluster.nodes)
+	n := len(e.candidates)
 	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
 	for s, scorer := range e.scorers {
 		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
@@ -301,7 +315,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, clust
 			}
 		}
 		t.leave()
-		if e.failure = e.normalise(ctx, t, cluster, pod, s); e.failure != nil {
+		if e.failure = e.normalise(ctx, t, pod, s); e.failure != nil {
 			return
 		}
 	}
@@ -347,13 +361,13 @@ func score(ctx context.Context, t *tracker, state framework.CycleState, pod *cor
 }
 
 // normalise computes one plugin's final scores from its raw ones, for all nodes that passed.
-func (e *evaluation) normalise(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, s int) *framework.Status {
+func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod, s int) *framework.Status {
 	scorer := e.scorers[s]
 	if scorer.normaliser == nil {
 		return e.weighAll(s, e.raw[s])
 	}
 	list := make(framework.NodeScoreList, 0, e.feasible)
-	for i, n := range cluster.nodes {
+	for i, n := range e.candidates {
 		if e.passed(i) {
 			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
 		}
@@ -362,7 +376,7 @@ func (e *evaluation) normalise(ctx context.Context, t *tracker, cluster *snapsho
 		return status
 	}
 	k := 0
-	for i := range cluster.nodes {
+	for i := range e.candidates {
 		if e.passed(i) {
 			e.final[s][i] = list[k].Score
 			k++

@@ -66,7 +66,7 @@ func (d *decision) counts() map[string]int {
 type rejection struct {
 	plugin  string
 	reasons []string
-	nodes   []int // the indexes of the first ones
+	nodes   []int // the places of the first ones
 	count   int
 }
 
@@ -164,8 +164,10 @@ var _ framework.NodeToStatusReader = statusReader{}
 
 // Get returns the status of a node. Nodes that were not filtered have the status that rejected the pod as a whole.
 func (r statusReader) Get(name string) *framework.Status {
-	if n, ok := r.cluster.byName[name]; ok && n.node != nil && r.e.filtered != nil && r.e.filtered[n.index] {
-		return r.e.statuses[n.index]
+	if n, ok := r.cluster.byName[name]; ok && n.node != nil && r.e.filtered != nil {
+		if at := r.e.place(n); at >= 0 && r.e.filtered[at] {
+			return r.e.statuses[at]
+		}
 	}
 	switch {
 	case r.e.failure != nil:

@@ -104,19 +104,19 @@ func (m *setup) evaluates(pod *corev1.Pod) bool {
 }
 
 // filterByExtenders lets the extenders filter the nodes that passed the plugins, one after the other.
-func (p *profile) filterByExtenders(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
+func (p *profile) filterByExtenders(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod) {
 	for _, x := range p.setup.extenders {
 		if e.failure != nil || e.feasible == 0 {
 			return
 		}
 		if x.IsFilter() && x.IsInterested(pod) {
-			e.filterByExtender(ctx, t, x, cluster, pod)
+			e.filterByExtender(ctx, t, x, pod)
 		}
 	}
 }
 
-func (e *evaluation) filterByExtender(ctx context.Context, t *tracker, x *extender, cluster *snapshot, pod *corev1.Pod) {
-	nodes, places := e.feasibleNodes(cluster)
+func (e *evaluation) filterByExtender(ctx context.Context, t *tracker, x *extender, pod *corev1.Pod) {
+	nodes, places := e.feasibleNodes()
 	began := wallClock.Now()
 	t.enter(x.site)
 	passed, failed, unresolvable, err := x.filter(ctx, pod, nodes)
@@ -157,11 +157,11 @@ func (e *evaluation) reject(i int, status *framework.Status) {
 	e.statuses[i] = status
 }
 
-// feasibleNodes returns the nodes that passed, and their places in the snapshot.
-func (e *evaluation) feasibleNodes(cluster *snapshot) ([]framework.NodeInfo, []int) {
+// feasibleNodes returns the nodes that passed, and their places among the candidates.
+func (e *evaluation) feasibleNodes() ([]framework.NodeInfo, []int) {
 	nodes := make([]framework.NodeInfo, 0, e.feasible)
 	places := make([]int, 0, e.feasible)
-	for i, n := range cluster.nodes {
+	for i, n := range e.candidates {
 		if e.passed(i) {
 			nodes, places = append(nodes, n), append(places, i)
 		}

@@ -48,7 +48,7 @@ func (m *memo) get(ctx context.Context, t *tracker, key memoKey, cluster *snapsh
 
 // add adds a new evaluation to the memo, if it can be kept current.
 func (m *memo) add(key memoKey, e *evaluation) {
-	if e.failure != nil || e.excluded != nil || e.evaluated < e.within.count(len(e.statuses)) {
+	if e.failure != nil || e.excluded != nil || e.evaluated < len(e.statuses) {
 		return
 	}
 	m.entries[key] = m.order.PushFront(&memoEntry{key, e})

@@ -10,7 +10,7 @@ import (
 // nodeSet is a part of a snapshot's nodes. nil means all of them.
 type nodeSet struct {
 	nodes []*nodeInfo
-	in    []bool // by the node's place in the snapshot
+	at    map[*nodeInfo]int // the place of each in nodes
 }
 
 // nodesOf returns the nodes of a placement, nil if these are all. The placement comes from a plugin and may be anything.
@@ -18,7 +18,7 @@ func (s *snapshot) nodesOf(p *framework.Placement) (*nodeSet, error) {
 	if p == nil {
 		return nil, errors.New("placement is nil")
 	}
-	set := &nodeSet{nodes: make([]*nodeInfo, 0, len(p.Nodes)), in: make([]bool, len(s.nodes))}
+	set := &nodeSet{nodes: make([]*nodeInfo, 0, len(p.Nodes)), at: make(map[*nodeInfo]int, len(p.Nodes))}
 	for _, node := range p.Nodes {
 		if node == nil || node.Node() == nil {
 			return nil, errors.New("placement has a node without its object")
@@ -30,25 +30,14 @@ func (s *snapshot) nodesOf(p *framework.Placement) (*nodeSet, error) {
 			return nil, fmt.Errorf("node %s in placement is not present in snapshot", name)
 		case framework.NodeInfo(n) != node:
 			return nil, fmt.Errorf("node %s in placement is not the same instance as in the snapshot", name)
-		case set.in[n.index]:
-			continue
 		}
-		set.in[n.index] = true
-		set.nodes = append(set.nodes, n)
+		if _, repeated := set.at[n]; !repeated {
+			set.at[n] = len(set.nodes)
+			set.nodes = append(set.nodes, n)
+		}
 	}
 	if len(set.nodes) == len(s.nodes) {
 		return nil, nil //nolint:nilnil // nil is the set of all nodes
 	}
 	return set, nil
-}
-
-// has reports whether the node with an index is in the set.
-func (s *nodeSet) has(i int) bool { return s == nil || s.in[i] }
-
-// count returns the number of nodes. all is that of the snapshot.
-func (s *nodeSet) count(all int) int {
-	if s == nil {
-		return all
-	}
-	return len(s.nodes)
 }

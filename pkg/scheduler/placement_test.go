@@ -102,10 +102,10 @@ func TestNodesOf(t *testing.T) {
 		t.Errorf("all nodes: got %v, %v", set, err)
 	}
 	set, err := s.nodesOf(&framework.Placement{Nodes: []framework.NodeInfo{nodes[2], nodes[0]}})
-	if err != nil || !set.has(0) || set.has(1) || !set.has(2) || set.count(3) != 2 {
+	if err != nil || len(set.nodes) != 2 || len(set.at) != 2 || set.at[s.nodes[2]] != 0 || set.at[s.nodes[0]] != 1 {
 		t.Errorf("two nodes: got %+v, %v", set, err)
 	}
-	if set, err := s.nodesOf(&framework.Placement{Nodes: []framework.NodeInfo{nodes[0], nodes[0], nodes[1]}}); err != nil || set.has(2) || set.count(3) != 2 {
+	if set, err := s.nodesOf(&framework.Placement{Nodes: []framework.NodeInfo{nodes[0], nodes[0], nodes[1]}}); err != nil || len(set.nodes) != 2 || set.at[s.nodes[1]] != 1 {
 		t.Errorf("a node twice: got %+v, %v", set, err)
 	}
 	for name, p := range map[string]*framework.Placement{

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -298,26 +299,55 @@ func (bothPoints) ScorePlacement(context.Context, framework.PodGroupCycleState, 
 }
 func (bothPoints) PlacementScoreExtensions() framework.PlacementScoreExtensions { return nil }
 
-// BenchmarkPlaceGroup places gangs of 100 pods in one of 20 racks with 50 nodes each, with and without kept results.
+// TestPlacementCost checks that the memory that a placement takes depends on its own nodes, and not on those of the cluster.
+func TestPlacementCost(t *testing.T) {
+	bytes := func(racks int) float64 {
+		var nodes []*corev1.Node
+		for i := range 2 * racks {
+			nodes = append(nodes, rackNode(fmt.Sprintf("n%d", i), fmt.Sprint(i%racks), "64"))
+		}
+		box := newRacks(t, scheduler.Simulation{Nodes: nodes}, "g")
+		pods := groupPods("g", 4, "1")
+		place := func() {
+			if _, err := box.PlaceGroup(t.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
+				t.Fatal(err)
+			}
+		}
+		place()
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		place()
+		goruntime.ReadMemStats(&after)
+		return float64(after.TotalAlloc-before.TotalAlloc) / float64(racks)
+	}
+	if few, many := bytes(100), bytes(1000); many > 1.5*few {
+		t.Errorf("a placement takes %.0f bytes in a cluster of 200 nodes, and %.0f in one of 2,000", few, many)
+	}
+}
+
+// BenchmarkPlaceGroup places gangs in one of many racks, with and without kept results.
 func BenchmarkPlaceGroup(b *testing.B) {
-	for _, keeps := range []bool{true, false} {
-		b.Run(fmt.Sprintf("keeps=%v", keeps), func(b *testing.B) {
-			var nodes []*corev1.Node
-			for i := range 1000 {
-				nodes = append(nodes, rackNode(fmt.Sprintf("n%d", i), fmt.Sprint(i%20), "64"))
-			}
-			q := scheduler.Simulation{Nodes: nodes}
-			if !keeps {
-				q.Registry, q.Config = forgetful()
-			}
-			box := newRacks(b, q, "g")
-			pods := groupPods("g", 100, "1")
-			b.ResetTimer()
-			for range b.N {
-				if _, err := box.PlaceGroup(b.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
-					b.Fatal(err)
+	for _, size := range []struct{ pods, racks, nodes int }{{100, 20, 1000}, {4, 2500, 5000}} {
+		for _, keeps := range []bool{true, false} {
+			b.Run(fmt.Sprintf("pods=%d/racks=%d/nodes=%d/keeps=%v", size.pods, size.racks, size.nodes, keeps), func(b *testing.B) {
+				var nodes []*corev1.Node
+				for i := range size.nodes {
+					nodes = append(nodes, rackNode(fmt.Sprintf("n%d", i), fmt.Sprint(i%size.racks), "64"))
 				}
-			}
-		})
+				q := scheduler.Simulation{Nodes: nodes}
+				if !keeps {
+					q.Registry, q.Config = forgetful()
+				}
+				box := newRacks(b, q, "g")
+				pods := groupPods("g", size.pods, "1")
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					if _, err := box.PlaceGroup(b.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -285,7 +285,7 @@ func (d *decision) report(t *tracker, p *profile, pod *corev1.Pod) {
 			r.Details = []string{"the extender left the node out of its response, without a message"}
 		}
 		for _, i := range g.nodes {
-			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
+			r.Nodes = append(r.Nodes, d.candidates[i].node.Name)
 		}
 		d.reported = append(d.reported, r)
 	}
@@ -310,7 +310,7 @@ func (d *decision) explained(t *tracker, p *profile, pod *corev1.Pod, g rejectio
 		detail := ""
 		if explained < maxExplained {
 			explained++
-			detail = p.explain(t, g.plugin, pod, d.cluster.nodes[i])
+			detail = p.explain(t, g.plugin, pod, d.candidates[i])
 		}
 		k, ok := at[detail]
 		if !ok && len(at) >= maxDetails {
@@ -328,7 +328,7 @@ func (d *decision) explained(t *tracker, p *profile, pod *corev1.Pod, g rejectio
 		}
 		r := &out[k]
 		if r.Count++; len(r.Nodes) < maxListed {
-			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
+			r.Nodes = append(r.Nodes, d.candidates[i].node.Name)
 		}
 	}
 	return out
@@ -345,8 +345,8 @@ func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *node
 // scores lists the best n nodes, including the chosen one, with the scores of each plugin.
 func (d *decision) scores(n int) []minikctl.NodeScore {
 	best := d.best.top(n)
-	if !slices.Contains(best, d.node.index) {
-		best[len(best)-1] = d.node.index // one of more than n equally good nodes
+	if chosen := d.place(d.node); !slices.Contains(best, chosen) {
+		best[len(best)-1] = chosen // one of more than n equally good nodes
 	}
 	out := make([]minikctl.NodeScore, len(best))
 	parts := make([]minikctl.PluginScore, len(best)*len(d.scorers))
@@ -366,5 +366,5 @@ func (d *decision) scoreInto(i int, plugins []minikctl.PluginScore) minikctl.Nod
 	for s, scorer := range d.scorers {
 		plugins[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
 	}
-	return minikctl.NodeScore{Node: d.cluster.nodes[i].node.Name, Total: d.totals[i], Plugins: plugins}
+	return minikctl.NodeScore{Node: d.candidates[i].node.Name, Total: d.totals[i], Plugins: plugins}
 }

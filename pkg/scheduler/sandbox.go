@@ -346,10 +346,11 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 		out.Message = d.failure.Message()
 		return out, nil
 	}
-	if status := d.statuses[n.index]; status != nil {
+	at := d.place(n)
+	if status := d.statuses[at]; status != nil {
 		out.Rejected = []minikctl.Rejection{{Plugin: status.Plugin(), Reasons: status.Reasons(), Nodes: []string{node}, Count: 1}}
-	} else if d.filtered[n.index] && d.scored {
-		out.Scores = []minikctl.NodeScore{d.scoreOf(n.index)}
+	} else if d.filtered[at] && d.scored {
+		out.Scores = []minikctl.NodeScore{d.scoreOf(at)}
 	}
 	return out, nil
 }

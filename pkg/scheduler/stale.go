@@ -3,7 +3,7 @@ package scheduler
 // Stale collects the nodes whose results of an Incremental plugin may have changed.
 type Stale struct {
 	cluster *snapshot
-	nodes   []int // possibly with duplicates; unused if all
+	nodes   []int // indexes in the snapshot, possibly with duplicates; unused if all
 	all     bool
 }
 
@@ -19,18 +19,18 @@ func (s *Stale) All() { s.all = true }
 
 func (s *Stale) reset() { s.nodes, s.all = s.nodes[:0], false }
 
-// each calls f with the index of each added node. It stops when f returns false, and then returns false.
-func (s *Stale) each(f func(i int) bool) bool {
+// each calls f with the place of each added node among the candidates of e. It stops when f returns false, and then returns false.
+func (s *Stale) each(e *evaluation, f func(at int) bool) bool {
 	if s.all {
-		for i := range s.cluster.nodes {
-			if !f(i) {
+		for at := range e.candidates {
+			if !f(at) {
 				return false
 			}
 		}
 		return true
 	}
 	for _, i := range s.nodes {
-		if !f(i) {
+		if at := e.place(s.cluster.nodes[i]); at >= 0 && !f(at) {
 			return false
 		}
 	}

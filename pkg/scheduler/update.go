@@ -26,7 +26,7 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 	case e.feasible == 0:
 		e.scored = false
 	case !e.scored:
-		if p.scoreAll(ctx, t, e, cluster, pod); e.failure != nil {
+		if p.scoreAll(ctx, t, e, pod); e.failure != nil {
 			return false
 		}
 	default:
@@ -55,12 +55,12 @@ type updateScratch struct {
 	stale        Stale // of the plugin at hand
 	staleScores  []Stale
 	changed      []*nodeInfo // nodes whose pods changed, and those with room reserved for nominated pods, then or now
-	visited      []uint64    // by node: the last update in which it was in changed
+	visited      []uint64    // by place: the last update in which it was in changed
 	updates      uint64
 	joined, left []framework.NodeInfo // the nodes that passed after the update but not before, and vice versa
-	scored       []int                // nodes whose scores changed
+	scored       []int                // the places of nodes whose scores changed
 	restale      []bool               // by scorer: a raw score changed
-	refiltered   []int                // nodes that some of the plugins filter again
+	refiltered   []int                // the places of nodes that some of the plugins filter again
 	restatuses   []*framework.Status  // what they returned
 }
 
@@ -88,8 +88,8 @@ func (u *evaluationUpdate) begin() {
 }
 
 func (u *evaluationUpdate) addChanged(n *nodeInfo) {
-	if u.visited[n.index] != u.updates && u.e.within.has(n.index) {
-		u.visited[n.index] = u.updates
+	if at := u.e.place(n); at >= 0 && u.visited[at] != u.updates {
+		u.visited[at] = u.updates
 		u.changed = append(u.changed, n)
 	}
 }
@@ -144,9 +144,9 @@ func (u *evaluationUpdate) filterAt(plugin string) int {
 // reserved for nominated pods: those nodes are in changed.
 func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int) bool {
 	u.refiltered = u.refiltered[:0]
-	stale.each(func(i int) bool {
-		if u.visited[i] == u.updates || !u.e.within.has(i) {
-			return true // filtered by all plugins, or by none
+	stale.each(u.e, func(i int) bool {
+		if u.visited[i] == u.updates {
+			return true // filtered by all plugins
 		}
 		if status := u.e.statuses[i]; status != nil {
 			if at := u.filterAt(status.Plugin()); at >= 0 && at < first {
@@ -159,9 +159,9 @@ func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int
 	statuses := slices.Grow(u.restatuses[:0], len(u.refiltered))[:len(u.refiltered)]
 	clear(statuses)
 	u.restatuses = statuses
-	u.e.filterBy(ctx, u.tracker, u.e.filters[first:], u.pod, statuses, func(i int) *nodeInfo { return u.cluster.nodes[u.refiltered[i]] })
+	u.e.filterBy(ctx, u.tracker, u.e.filters[first:], u.pod, statuses, func(i int) *nodeInfo { return u.e.candidates[u.refiltered[i]] })
 	for i, v := range statuses {
-		if !u.setStatus(u.cluster.nodes[u.refiltered[i]], v) {
+		if !u.setStatus(u.refiltered[i], v) {
 			return false
 		}
 	}
@@ -170,12 +170,12 @@ func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int
 
 // filterNode filters a node by all plugins.
 func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo) bool {
-	return u.setStatus(n, u.profile.runFilterWithNominated(ctx, u.tracker, u.e.filters, u.e.state, u.pod, n))
+	return u.setStatus(u.e.place(n), u.profile.runFilterWithNominated(ctx, u.tracker, u.e.filters, u.e.state, u.pod, n))
 }
 
-// setStatus sets what the plugins returned for a node. It returns false if that is an error.
-func (u *evaluationUpdate) setStatus(n *nodeInfo, v *framework.Status) bool {
-	e, i := u.e, n.index
+// setStatus sets what the plugins returned for the node at a place. It returns false if that is an error.
+func (u *evaluationUpdate) setStatus(i int, v *framework.Status) bool {
+	e, n := u.e, u.e.candidates[i]
 	before := e.passed(i)
 	if v.IsError() {
 		return false
@@ -202,19 +202,19 @@ func (u *evaluationUpdate) score(ctx context.Context) bool {
 	u.restale = append(u.restale[:0], make([]bool, len(e.scorers))...)
 	for _, nodes := range [2][]framework.NodeInfo{u.joined, u.left} {
 		for _, n := range nodes {
-			u.scored = append(u.scored, n.(*nodeInfo).index)
+			u.scored = append(u.scored, e.place(n.(*nodeInfo)))
 		}
 	}
 	if !u.updateScores(ctx) {
 		return false
 	}
 	for _, n := range u.changed {
-		if e.passed(n.index) && !u.scoreNode(ctx, n) {
+		if at := e.place(n); e.passed(at) && !u.scoreNode(ctx, at) {
 			return false
 		}
 	}
 	for _, n := range u.joined {
-		if n := n.(*nodeInfo); u.visited[n.index] != u.updates && !u.scoreNode(ctx, n) {
+		if at := e.place(n.(*nodeInfo)); u.visited[at] != u.updates && !u.scoreNode(ctx, at) {
 			return false
 		}
 	}
@@ -233,7 +233,7 @@ func (u *evaluationUpdate) updateScores(ctx context.Context) bool {
 			return false
 		}
 		for s := range u.e.scorers {
-			if u.e.scorers[s].name == x.name && !u.stale.each(func(i int) bool { return !u.e.passed(i) || u.scoreOne(ctx, u.cluster.nodes[i], s) }) {
+			if u.e.scorers[s].name == x.name && !u.stale.each(u.e, func(i int) bool { return !u.e.passed(i) || u.scoreOne(ctx, i, s) }) {
 				return false
 			}
 		}
@@ -241,20 +241,20 @@ func (u *evaluationUpdate) updateScores(ctx context.Context) bool {
 	return true
 }
 
-// scoreNode scores a node by all plugins.
-func (u *evaluationUpdate) scoreNode(ctx context.Context, n *nodeInfo) bool {
-	u.scored = append(u.scored, n.index)
+// scoreNode scores the node at a place by all plugins.
+func (u *evaluationUpdate) scoreNode(ctx context.Context, i int) bool {
+	u.scored = append(u.scored, i)
 	for s := range u.e.scorers {
-		if !u.scoreOne(ctx, n, s) {
+		if !u.scoreOne(ctx, i, s) {
 			return false
 		}
 	}
 	return true
 }
 
-// scoreOne scores a node by one plugin. The caller leaves the plugin's site.
-func (u *evaluationUpdate) scoreOne(ctx context.Context, n *nodeInfo, s int) bool {
-	e, i := u.e, n.index
+// scoreOne scores the node at a place by one plugin. The caller leaves the plugin's site.
+func (u *evaluationUpdate) scoreOne(ctx context.Context, i, s int) bool {
+	e, n := u.e, u.e.candidates[i]
 	scorer := e.scorers[s]
 	u.enter(scorer.site)
 	raw, status := score(ctx, u.tracker, e.state, u.pod, scorer, n)
@@ -282,7 +282,7 @@ func (u *evaluationUpdate) normalise(ctx context.Context) bool {
 	all := false
 	for s, scorer := range e.scorers {
 		if scorer.normaliser != nil && (u.restale[s] || len(u.joined)+len(u.left) > 0) {
-			if e.normalise(ctx, u.tracker, u.cluster, u.pod, s) != nil {
+			if e.normalise(ctx, u.tracker, u.pod, s) != nil {
 				return false
 			}
 			all = true
