@@ -130,7 +130,7 @@ func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(f.files) == 0 && len(f.drain) == 0 {
 		return nil, errors.New("must specify -f or --drain")
 	}
-	var list []*unstructured.Unstructured
+	var list []whatif.Manifest
 	var err error
 	if len(f.files) > 0 {
 		if list, err = readObjects(env, f.files); err != nil {
@@ -160,23 +160,21 @@ func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(other.Nodes) == 0 {
 		return nil, fmt.Errorf("%s: no nodes", f.nodes)
 	}
-	m.Nodes, m.Pods = append(m.Nodes, other.Nodes...), append(m.Pods, other.Pods...)
-	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
-	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
+	m.Append(other)
 	return m, nil
 }
 
 // readObjects reads manifests without requests.
-func readObjects(env *Env, files []string) ([]*unstructured.Unstructured, error) {
+func readObjects(env *Env, files []string) ([]whatif.Manifest, error) {
 	options := resource.FilenameOptions{Filenames: files}
 	infos, err := resource.NewLocalBuilder().Unstructured().ContinueOnError().FilenameParam(false, &options).Flatten().Do().Infos()
 	if err != nil {
 		return nil, err
 	}
-	var out []*unstructured.Unstructured
+	var out []whatif.Manifest
 	for _, i := range infos {
 		if u, ok := i.Object.(*unstructured.Unstructured); ok {
-			out = append(out, u)
+			out = append(out, whatif.Manifest{Unstructured: u, File: i.Source})
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +30,14 @@ type Cluster struct {
 	Budgets    []*policyv1.PodDisruptionBudget
 	Priorities []*schedulingv1.PriorityClass
 	PodGroups  []objects.Object // of scheduling.k8s.io, and unstructured ones of scheduling.x-k8s.io
+
+	GroupDefinition *apiextensionsv1.CustomResourceDefinition // of the PodGroups of scheduling.x-k8s.io; nil: the cluster has none
+}
+
+// Manifest is an object of a file.
+type Manifest struct {
+	*unstructured.Unstructured
+	File string // for errors; "": none
 }
 
 // Workload is the pods of a manifest, which are equal except for their names.
@@ -41,17 +51,18 @@ type Manifests struct {
 	Cluster
 	Workloads []Workload
 
-	podRow objects.Resource
+	podRow   objects.Resource
+	labelled []Manifest // the PodGroups of scheduling.x-k8s.io, which are validated once their definition is known
 }
 
 // Read sorts the objects of manifests: nodes, namespaces, budgets, priority classes and pods that have a node are the state of a cluster, other pods and
 // what has a template of pods are workloads. Objects of other kinds are left out if they have no pods: skipped lists their kinds.
-func Read(list []*unstructured.Unstructured, namespace string) (m *Manifests, skipped []string, err error) {
+func Read(list []Manifest, namespace string) (m *Manifests, skipped []string, err error) {
 	m = &Manifests{podRow: objects.Row(core.Pods)}
 	for _, u := range list {
 		known, err := m.add(u, namespace)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+			return nil, nil, u.wrap(err)
 		}
 		if !known && !slices.Contains(skipped, u.GetKind()) {
 			skipped = append(skipped, u.GetKind())
@@ -60,8 +71,31 @@ func Read(list []*unstructured.Unstructured, namespace string) (m *Manifests, sk
 	return m, skipped, nil
 }
 
-// Complete sets the pods' priorities by the cluster's classes. It comes before a simulation, when all classes are known.
+// wrap adds the file and the object to an error. Those of validation name the object.
+func (u Manifest) wrap(err error) error {
+	if !apierrors.IsInvalid(err) {
+		err = fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	if u.File == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", u.File, err)
+}
+
+// Append adds the objects of other manifests that are the state of a cluster.
+func (m *Manifests) Append(other *Manifests) {
+	m.Nodes, m.Pods = append(m.Nodes, other.Nodes...), append(m.Pods, other.Pods...)
+	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
+	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
+	m.GroupDefinition, m.labelled = cmp.Or(m.GroupDefinition, other.GroupDefinition), append(m.labelled, other.labelled...)
+}
+
+// Complete sets the pods' priorities by the cluster's classes, and validates PodGroups by the cluster's definition. It comes before a simulation, when
+// all of these are known.
 func (m *Manifests) Complete() error {
+	if err := m.validateLabelled(); err != nil {
+		return err
+	}
 	for _, w := range m.Workloads {
 		for _, pod := range w.Pods {
 			if err := m.setPriority(pod); err != nil {
@@ -72,7 +106,7 @@ func (m *Manifests) Complete() error {
 	return nil
 }
 
-func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known bool, err error) {
+func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 	kind := u.GroupVersionKind().GroupKind().String()
 	if u.GetNamespace() != "" {
 		namespace = u.GetNamespace()
@@ -89,7 +123,7 @@ func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known b
 	}
 	switch kind {
 	case "Node":
-		if err := into(u, &m.Nodes); err != nil {
+		if err := into(u.Unstructured, &m.Nodes); err != nil {
 			return true, err
 		}
 		if n := m.Nodes[len(m.Nodes)-1]; n.Status.Allocatable == nil { // it has no kubelet
@@ -97,27 +131,31 @@ func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known b
 		}
 		return true, nil
 	case "Namespace":
-		return true, into(u, &m.Namespaces)
+		return true, into(u.Unstructured, &m.Namespaces)
 	case "PodDisruptionBudget.policy":
-		return true, into(u, &m.Budgets)
+		return true, into(u.Unstructured, &m.Budgets)
 	case "PriorityClass.scheduling.k8s.io":
-		return true, into(u, &m.Priorities)
+		return true, into(u.Unstructured, &m.Priorities)
 	case "PodGroup.scheduling.k8s.io":
-		var groups []*schedulingv1alpha2.PodGroup
-		if err := into(u, &groups); err != nil {
-			return true, err
+		group, err := podGroup(u.Unstructured, namespace)
+		if err == nil {
+			m.PodGroups = append(m.PodGroups, group)
 		}
-		groups[0].Namespace = namespace
-		m.PodGroups = append(m.PodGroups, groups[0])
-		return true, nil
+		return true, err
 	case "PodGroup.scheduling.x-k8s.io":
 		group := u.DeepCopy()
 		group.SetNamespace(namespace)
-		m.PodGroups = append(m.PodGroups, group)
+		m.PodGroups, m.labelled = append(m.PodGroups, group), append(m.labelled, Manifest{group, u.File})
 		return true, nil
+	case "CustomResourceDefinition.apiextensions.k8s.io":
+		if u.GetName() != GroupDefinitionName {
+			return false, nil
+		}
+		m.GroupDefinition, err = converted[apiextensionsv1.CustomResourceDefinition](u.Unstructured)
+		return true, err
 	case "Pod":
 		var pods []*corev1.Pod
-		if err := into(u, &pods); err != nil {
+		if err := into(u.Unstructured, &pods); err != nil {
 			return true, err
 		}
 		if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
@@ -137,25 +175,25 @@ func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known b
 		}
 		return true, nil
 	case "Deployment.apps":
-		d, err := converted[appsv1.Deployment](u)
+		d, err := converted[appsv1.Deployment](u.Unstructured)
 		if err == nil {
 			template(d.Spec.Template, replicas(d.Spec.Replicas))
 		}
 		return true, err
 	case "ReplicaSet.apps":
-		d, err := converted[appsv1.ReplicaSet](u)
+		d, err := converted[appsv1.ReplicaSet](u.Unstructured)
 		if err == nil {
 			template(d.Spec.Template, replicas(d.Spec.Replicas))
 		}
 		return true, err
 	case "StatefulSet.apps":
-		d, err := converted[appsv1.StatefulSet](u)
+		d, err := converted[appsv1.StatefulSet](u.Unstructured)
 		if err == nil {
 			template(d.Spec.Template, replicas(d.Spec.Replicas))
 		}
 		return true, err
 	case "Job.batch":
-		d, err := converted[batchv1.Job](u)
+		d, err := converted[batchv1.Job](u.Unstructured)
 		if err == nil {
 			template(d.Spec.Template, replicas(d.Spec.Parallelism))
 		}

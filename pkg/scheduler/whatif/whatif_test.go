@@ -23,13 +23,13 @@ import (
 
 func read(t *testing.T, text string) (*whatif.Manifests, []string) {
 	t.Helper()
-	var list []*unstructured.Unstructured
+	var list []whatif.Manifest
 	for _, doc := range strings.Split(text, "---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, u)
+		list = append(list, whatif.Manifest{Unstructured: u, File: "test.yaml"})
 	}
 	m, skipped, err := whatif.Read(list, "default")
 	if err == nil {
@@ -43,11 +43,11 @@ func read(t *testing.T, text string) (*whatif.Manifests, []string) {
 
 // TestClassesFromElsewhere verifies that the priority classes of a pod may be read after it, and that finished pods take up nothing.
 func TestClassesFromElsewhere(t *testing.T) {
-	pod := func(phase string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p" + phase},
-			"spec": map[string]any{"priorityClassName": "high", "nodeName": map[bool]string{true: "", false: "a"}[phase == ""]}, "status": map[string]any{"phase": phase}}}
+	pod := func(phase string) whatif.Manifest {
+		return whatif.Manifest{Unstructured: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p" + phase},
+			"spec": map[string]any{"priorityClassName": "high", "nodeName": map[bool]string{true: "", false: "a"}[phase == ""]}, "status": map[string]any{"phase": phase}}}}
 	}
-	m, _, err := whatif.Read([]*unstructured.Unstructured{pod(""), pod("Succeeded"), pod("Running"), pod("Failed")}, "default")
+	m, _, err := whatif.Read([]whatif.Manifest{pod(""), pod("Succeeded"), pod("Running"), pod("Failed")}, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
