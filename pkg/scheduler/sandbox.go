@@ -73,10 +73,8 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	if a.profile == nil {
 		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}, nil
 	}
-	if plugin, _, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
-		return Placement{Message: failure.Error()}, nil
-	} else if plugin != "" {
-		return Placement{Message: "gated by the scheduler plugin " + plugin}, nil
+	if reason := b.gated(ctx, a); reason != "" {
+		return Placement{Message: reason}, nil
 	}
 	if g := b.limitedGroup(a); g != nil {
 		return b.placeInBest(ctx, g, 1)[0], nil
@@ -97,6 +95,20 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	b.s.assume(a)
 	delete(b.s.binding, string(a.info.pod.UID))
 	return Placement{Node: a.node, Evicted: evicted}, nil
+}
+
+// gated returns why a PreEnqueue plugin keeps a pod out of the queue, "" if none does.
+func (b *Sandbox) gated(ctx context.Context, a *attempt) string {
+	plugin, message, failure := b.s.queue.gate(ctx, a.queuedPodInfo)
+	switch {
+	case failure != nil:
+		return failure.Error()
+	case plugin == "":
+		return ""
+	case message == "":
+		return "gated by the scheduler plugin " + plugin
+	}
+	return "gated by the scheduler plugin " + plugin + ": " + message
 }
 
 // limitedGroup returns an attempt of the pod's PodGroup with this pod alone if the group has scheduling constraints, nil if it has none.
@@ -150,11 +162,11 @@ func (b *Sandbox) placeMembers(ctx context.Context, g *groupAttempt, need int) (
 		if p.Node != "" {
 			placed++
 		} else if blocking == "" {
-			blocking = fmt.Sprintf("pod %s finds no node: %s", podName(m.info.pod), p.Message)
+			blocking = fmt.Sprintf("; pod %s finds no node: %s", podName(m.info.pod), p.Message)
 		}
 	}
 	if placed < need {
-		lacking = fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to; %s", errGroupUnschedulable, placed, len(out), need, blocking)
+		lacking = fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to%s", errGroupUnschedulable, placed, len(out), need, blocking)
 	}
 	return out, lacking
 }
@@ -244,10 +256,8 @@ func (b *Sandbox) placeAlone(ctx context.Context, a *attempt) Placement {
 	if a.profile == nil {
 		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}
 	}
-	if plugin, message, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
-		return Placement{Message: failure.Error()}
-	} else if plugin != "" {
-		return Placement{Message: "gated by the scheduler plugin " + plugin + ": " + message}
+	if reason := b.gated(ctx, a); reason != "" {
+		return Placement{Message: reason}
 	}
 	d := b.s.decide(ctx, a, wallClock.Now())
 	if d.status != nil {

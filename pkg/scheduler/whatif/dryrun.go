@@ -8,6 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -64,6 +65,11 @@ func arrivals(workloads []Workload) []arrival {
 	return out
 }
 
+func namesPodGroup(a arrival) bool {
+	_, names := podref.PodGroup(a.pod)
+	return names
+}
+
 func priorityOf(a arrival) int32 {
 	if a.pod.Spec.Priority == nil {
 		return 0
@@ -109,6 +115,10 @@ func placeAll(ctx context.Context, box *scheduler.Sandbox, labels labelReaders, 
 // Run places all pods of the workloads, which arrive at the same time: those of higher priority first. The pods of a PodGroup that needs a
 // number of them are placed together, when the first of them is due, or not at all. groups are those of the cluster.
 func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads []Workload, seed uint64) (*DryRun, error) {
+	pods := arrivals(workloads)
+	if slices.ContainsFunc(pods, namesPodGroup) { // it waits for a PodGroup that does not exist
+		q.Features = gangFeatures
+	}
 	box, err := scheduler.NewSandbox(ctx, q, seed)
 	if err != nil {
 		return nil, err
@@ -118,7 +128,6 @@ func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads
 	for _, w := range workloads {
 		out.Workloads = append(out.Workloads, WorkloadResult{Name: w.Name})
 	}
-	pods := arrivals(workloads)
 	slices.SortStableFunc(pods, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
 	placements, err := placeAll(ctx, box, newLabelReaders(q), pods, groups.minimums())
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
@@ -137,7 +138,7 @@ spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
 		"default/web-1  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
 		"default/web-2  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
 		"default/huge  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.[]",
-		"default/gated  gated by the scheduler plugin SchedulingGates[]",
+		"default/gated  gated by the scheduler plugin SchedulingGates: waiting for scheduling gates: [later][]",
 		"other/tiny  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
 	}
 	if strings.Join(text, "\n") != strings.Join(want, "\n") {
@@ -309,5 +310,46 @@ func TestDryRunOfGangs(t *testing.T) {
 				t.Errorf("got %q, want %q", got.Pods[2].Message, want)
 			}
 		})
+	}
+}
+
+// TestDryRunOfIncompleteGangs checks the messages of pods whose group is too small, or does not exist.
+func TestDryRunOfIncompleteGangs(t *testing.T) {
+	m, _ := read(t, `apiVersion: v1
+kind: Node
+metadata: {name: one}
+status: {capacity: {cpu: "3", memory: 1Gi, pods: "10"}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: small}
+spec: {minMember: 3}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: labelled, labels: {scheduling.x-k8s.io/pod-group: small}}
+spec: {containers: [{name: c, image: x}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: lost}
+spec: {schedulingGroup: {podGroupName: absent}, containers: [{name: c, image: x}]}
+`)
+	config := &configv1.KubeSchedulerConfiguration{}
+	if err := yaml.Unmarshal([]byte(`{profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}, queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}}}]}`), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, groups := range [][]objects.Object{m.PodGroups, nil} {
+		m.PodGroups = groups
+		got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, config), &m.Cluster, m.Workloads, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "pod group is unschedulable: 1 of its 1 pods find a node, and 3 have to"; groups != nil && got.Pods[0].Message != want {
+			t.Errorf("got %q, want %q", got.Pods[0].Message, want)
+		}
+		if want := `gated by the scheduler plugin GangScheduling: waiting for pods's pod group "absent" to appear in scheduling queue`; got.Pods[1].Message != want {
+			t.Errorf("got %q, want %q", got.Pods[1].Message, want)
+		}
 	}
 }
