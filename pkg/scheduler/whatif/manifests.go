@@ -147,6 +147,8 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		group.SetNamespace(namespace)
 		m.PodGroups, m.labelled = append(m.PodGroups, group), append(m.labelled, Manifest{group, u.File})
 		return true, nil
+	case "Workload.scheduling.k8s.io": // a template of PodGroups, which have a copy of it
+		return true, nil
 	case "CustomResourceDefinition.apiextensions.k8s.io":
 		if u.GetName() != GroupDefinitionName {
 			return false, nil

@@ -273,7 +273,7 @@ func TestDrain(t *testing.T) {
 // TestDryRunOfGangs checks that a gang is placed as a whole or not at all.
 func TestDryRunOfGangs(t *testing.T) {
 	for _, x := range []struct{ name, group, member, config string }{
-		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, ", "{}"},
+		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: Workload\nmetadata: {name: %[1]s}\n---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %[1]s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, ", "{}"},
 		{"scheduling.x-k8s.io", "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: %s}\nspec: {minMember: 2}\n---\n", "{", coscheduled},
 	} {
 		t.Run(x.name, func(t *testing.T) {
