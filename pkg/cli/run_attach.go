@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -36,18 +38,23 @@ func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error 
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	blocked, err := blockedPod(ctx, clients, namespace, name)
+	// A terminal needs kubectl's own attach, and with --expose kubectl also makes a Service, which --rm deletes.
+	piped := !cmdutil.GetFlagBool(cmd, "tty") && !cmdutil.GetFlagBool(cmd, "expose")
+	stopped := isBlocked
+	if !piped { // runPiped has the error of a container that never ran
+		stopped = func(pod *corev1.Pod) error { return cmp.Or(isBlocked(pod), neverRan(pod)) }
+	}
+	blocked, err := blockedPod(ctx, clients, namespace, name, stopped)
 	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		// A terminal needs its own attach, and with --expose kubectl also makes a Service, which --rm deletes.
-		if cmdutil.GetFlagBool(cmd, "tty") || cmdutil.GetFlagBool(cmd, "expose") {
+		if piped {
+			done <- runPiped(cmd, env, clients, namespace, args)
+		} else {
 			run()
 			done <- nil
-		} else {
-			done <- runPiped(cmd, env, clients, namespace, args)
 		}
 	}()
 	select {
@@ -59,7 +66,7 @@ func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error 
 		err = fmt.Errorf("%w\n%q are the container's arguments; with --command they are its command", err, strings.Join(args[1:], " "))
 	}
 	if cmdutil.GetFlagBool(cmd, "rm") {
-		if deleteErr := clients.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); deleteErr != nil {
+		if deleteErr := clients.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); deleteErr != nil && !apierrors.IsNotFound(deleteErr) {
 			return fmt.Errorf("%w\ndelete pod %s: %w", err, name, deleteErr)
 		}
 	}
@@ -69,9 +76,30 @@ func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error 
 // blocked are the reasons of waiting containers that don't start unless the user changes something.
 var blocked = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
-// blockedPod watches for a new pod of this name, until ctx ends. The channel receives an error when one of its containers
-// cannot start.
-func blockedPod(ctx context.Context, clients kubernetes.Interface, namespace, name string) (<-chan error, error) {
+// isBlocked returns the kubelet's message about a container that cannot start, nil if there is none.
+func isBlocked(pod *corev1.Pod) error {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := c.State.Waiting; waiting != nil && slices.Contains(blocked, waiting.Reason) {
+			return fmt.Errorf("pod/%s: container %s: %s: %s", pod.Name, c.Name, waiting.Reason, waiting.Message)
+		}
+	}
+	return nil
+}
+
+// neverRan returns the error of a pod that has failed because a container could not be started, nil for others. kubectl attaches to such a pod,
+// or reads its log, and says that it is terminated.
+func neverRan(pod *corev1.Pod) error {
+	couldNotStart := func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && c.State.Terminated.Reason == "StartError"
+	}
+	if pod.Status.Phase != corev1.PodFailed || !slices.ContainsFunc(pod.Status.ContainerStatuses, couldNotStart) {
+		return nil
+	}
+	return failedContainer(pod)
+}
+
+// blockedPod watches for a new pod of this name, until ctx ends. The channel receives the first error that stopped returns.
+func blockedPod(ctx context.Context, clients kubernetes.Interface, namespace, name string, stopped func(*corev1.Pod) error) (<-chan error, error) {
 	pods := clients.CoreV1().Pods(namespace)
 	selector := "metadata.name=" + name
 	list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: selector})
@@ -92,11 +120,9 @@ func blockedPod(ctx context.Context, clients kubernetes.Interface, namespace, na
 			if !ok || !created {
 				continue
 			}
-			for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-				if waiting := c.State.Waiting; waiting != nil && slices.Contains(blocked, waiting.Reason) {
-					out <- fmt.Errorf("pod/%s: container %s: %s: %s", name, c.Name, waiting.Reason, waiting.Message)
-					return
-				}
+			if err := stopped(pod); err != nil {
+				out <- err
+				return
 			}
 		}
 	}()

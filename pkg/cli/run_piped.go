@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,9 @@ func (p pipedPod) run(ctx context.Context, cmd *cobra.Command) error {
 	}
 	log, err := p.clients.CoreV1().Pods(p.namespace).GetLogs(p.name, &corev1.PodLogOptions{Container: p.name, Follow: true}).Stream(ctx)
 	if err != nil {
+		if failure := failedContainer(pod); failure != nil { // one that never ran has no log
+			return failure
+		}
 		return err
 	}
 	defer log.Close()
@@ -105,12 +109,20 @@ func (p pipedPod) run(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return err
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			return &ExitError{Code: int(t.ExitCode), Err: fmt.Errorf("pod %s/%s terminated (%s)\n%s", p.namespace, p.name, t.Reason, t.Message)}
-		}
+	if failure := failedContainer(pod); failure != nil {
+		return failure
 	}
 	return fmt.Errorf("pod %s/%s failed with unknown exit code", p.namespace, p.name)
+}
+
+// failedContainer returns the error of the first container of a pod that has failed, as kubectl prints it; nil if none has.
+func failedContainer(pod *corev1.Pod) error {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return &ExitError{Code: int(t.ExitCode), Err: fmt.Errorf("pod %s/%s terminated (%s)\n%s", pod.Namespace, pod.Name, t.Reason, t.Message)}
+		}
+	}
+	return nil
 }
 
 // until returns the pod once it is as required.
