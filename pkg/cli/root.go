@@ -16,7 +16,6 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/daemon"
 	"github.com/minikctl/minikctl/pkg/early"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -86,9 +85,6 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 	root.SetUsageTemplate(ownFlagsOnly(root.UsageTemplate()))
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if cmd.Name() == "up" {
-			err = recordFailedUp(nameOf(args[1:]), err)
-		}
 		return fmt.Errorf("%w\nSee '%s --help' for usage.", err, cmd.CommandPath())
 	})
 
@@ -115,16 +111,6 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 func ownFlagsOnly(template string) string {
 	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	return strings.Replace(template, global, `Use "{{.Root.CommandPath}} options" for the global flags, --name and --namespace among them.`, 1)
-}
-
-// nameOf returns the value of --name in args, which may have flags that do not exist.
-func nameOf(args []string) string {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.SetOutput(io.Discard)
-	name := flags.String("name", daemon.DefaultName(), "")
-	_ = flags.Parse(args)
-	return *name
 }
 
 // firstVerb returns the first argument that is no flag and no flag's value.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -330,8 +331,7 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 		{"completion of names", "", "__complete get pods x", 0, ":4", "ShellCompDirective"},
 		{"mistyped name", "", "why pod/x --name typo", 1, "", `error: there is no cluster "typo"; create it with: minikctl up -d --name typo`},
 		{"after a failed up", "up -d --only etcd", "why pod/x", 1, "", `error: no daemon "minikctl" runs, and the last up failed: --only: "etcd" is not one of`},
-		{"after an up with a mistyped flag", "up -d --nodse 3", "why pod/x", 1, "", "the last up failed: unknown flag: --nodse"},
-		{"a mistyped flag before the name", "up -d --nodse=3 --name two", "why pod/x --name two", 1, "", "the last up failed: unknown flag: --nodse"},
+		{"after a failed up of a name", "up -d --only etcd --name two", "why pod/x --name two", 1, "", `error: no daemon "two" runs, and the last up failed`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tmp := t.TempDir()
@@ -356,8 +356,10 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 			if all, err := daemon.All(); err != nil || len(all) != 0 {
 				t.Errorf("there are clusters: %v, %v", all, err)
 			}
-			if _, _, errOut := run(t, "minikctl", "down", "--purge", "--name", nameOf(strings.Fields(c.args))); errOut != "" {
-				t.Errorf("down --purge: %s", errOut)
+			for _, name := range []string{"minikctl", "two"} {
+				if _, _, errOut := run(t, "minikctl", "down", "--purge", "--name", name); errOut != "" {
+					t.Errorf("down --purge: %s", errOut)
+				}
 			}
 			for _, path := range []string{dir, filepath.Join(user, "minikctl")} {
 				if _, err := os.Lstat(path); err == nil {
@@ -365,6 +367,38 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMistypedFlagsOfUpLeaveNothing checks that an up whose flags are wrong creates no files.
+func TestMistypedFlagsOfUpLeaveNothing(t *testing.T) {
+	tmp := t.TempDir()
+	for _, name := range []string{"user", "tmp"} {
+		if err := os.Mkdir(filepath.Join(tmp, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("MINIKCTL_HOME", filepath.Join(tmp, "home"))
+	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(tmp, "user"))
+	t.Setenv("TMPDIR", filepath.Join(tmp, "tmp"))
+	for args, want := range map[string]string{
+		"up -d --nodse 3":               "error: unknown flag: --nodse\nSee 'minikctl up --help' for usage.\n",
+		"up --nodse=3 --name two":       "unknown flag: --nodse",
+		"up -d --nodes":                 "flag needs an argument: --nodes",
+		"up -d --allocate-node-cidrs=x": "--allocate-node-cidrs",
+	} {
+		if code, _, errOut := run(t, append([]string{"minikctl"}, strings.Fields(args)...)...); code != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: got %d, %q", args, code, errOut)
+		}
+	}
+	err := filepath.WalkDir(tmp, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && path != tmp && path != filepath.Join(tmp, "user") && path != filepath.Join(tmp, "tmp") {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
