@@ -53,7 +53,13 @@ func newCluster(t testing.TB, options ...func(*apiserver.Config)) *cluster {
 // start starts a scheduler, which stop or the end of the test ends.
 func (c *cluster) start(change func(*scheduler.Config)) (stop func()) {
 	c.t.Helper()
-	cfg := scheduler.Config{Client: c.env.Client("kube-scheduler"), Clock: clock.Real(), Source: clock.NewSource(1), Registry: Registry}
+	return c.startOn(clock.Real(), 1, change)
+}
+
+// startOn starts a scheduler on a clock, which stop or the end of the test ends.
+func (c *cluster) startOn(clk clock.Clock, seed uint64, change func(*scheduler.Config)) (stop func()) {
+	c.t.Helper()
+	cfg := scheduler.Config{Client: c.env.Client("kube-scheduler"), Clock: clk, Source: clock.NewSource(seed), Registry: Registry}
 	if change != nil {
 		change(&cfg)
 	}
@@ -63,7 +69,13 @@ func (c *cluster) start(change func(*scheduler.Config)) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	in := clock.Starting(clk, "scheduler")
+	go func() {
+		ctx := in(ctx)
+		err := s.Run(ctx)
+		clock.WorkOf(ctx).End() // Run may have ended before it had work of its own
+		ended <- err
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -1,8 +1,6 @@
 package schedplugins
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,33 +34,10 @@ func newVirtualCluster(t testing.TB, seed uint64, options ...func(*apiserver.Con
 	return &virtualCluster{cluster: newCluster(t, append(options, onClock)...), clock: m, seed: seed}
 }
 
-// start starts a scheduler, which stop or the end of the test ends.
+// start starts a scheduler, which stop or the end of the test ends, and waits until the cluster has settled.
 func (v *virtualCluster) start(change func(*scheduler.Config)) (stop func()) {
 	v.t.Helper()
-	cfg := scheduler.Config{Client: v.env.Client("kube-scheduler"), Clock: v.clock, Source: clock.NewSource(v.seed), Registry: Registry}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := scheduler.New(cfg)
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	in := clock.Starting(v.clock, "scheduler")
-	go func() {
-		ctx := in(ctx)
-		err := s.Run(ctx)
-		clock.WorkOf(ctx).End() // Run may have ended before it had work of its own
-		ended <- err
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			v.t.Errorf("scheduler: %v", err)
-		}
-	})
-	v.t.Cleanup(stop)
+	stop = v.startOn(v.clock, v.seed, change)
 	v.advance(0)
 	return stop
 }

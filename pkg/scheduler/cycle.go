@@ -372,7 +372,7 @@ func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod,
 			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
 		}
 	}
-	if status := scorer.normalise(ctx, t, e.state, pod, list); status != nil {
+	if status := normaliseBy(ctx, t, scorer, e.state, pod, list); status != nil {
 		return status
 	}
 	k := 0
@@ -406,8 +406,8 @@ func (e *evaluation) weigh(s int, v int64) (int64, *framework.Status) {
 	return v * e.scorers[s].weight, nil
 }
 
-// normalise calls the plugin's NormalizeScore.
-func (s scorer) normalise(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, list framework.NodeScoreList) *framework.Status {
+// normaliseBy calls the plugin's NormalizeScore.
+func normaliseBy(ctx context.Context, t *tracker, s scorer, state framework.CycleState, pod *corev1.Pod, list framework.NodeScoreList) *framework.Status {
 	t.enter(s.normalizing)
 	status := s.normaliser.NormalizeScore(ctx, state, pod, list)
 	t.leave()
@@ -446,7 +446,7 @@ func (p *profile) runScore(ctx context.Context, t *tracker, state framework.Cycl
 		}
 		t.leave()
 		if scorer.normaliser != nil {
-			if status := scorer.normalise(ctx, t, state, pod, list); status != nil {
+			if status := normaliseBy(ctx, t, scorer, state, pod, list); status != nil {
 				return nil, status
 			}
 		}

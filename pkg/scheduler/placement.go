@@ -239,7 +239,7 @@ func (p *profile) scorePlacements(ctx context.Context, t *tracker, g *groupAttem
 }
 
 // failedFor returns the status of an attempt that the plugin ended with an error.
-func (s placementScorer) failedFor(step string, err error) *framework.Status {
+func (s *site) failedFor(step string, err error) *framework.Status {
 	return framework.AsStatus(fmt.Errorf("%s: plugin %q failed with: %w", step, s.name, err))
 }
 

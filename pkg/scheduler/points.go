@@ -34,20 +34,21 @@ var points = sync.OnceValue(func() []point {
 		at("filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter }),
 		at("postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter }),
 		at("preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore }),
-		{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore, listScore, isScore},
+		scoringAt("score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, func(p *profile) *[]scorer { return &p.score }, framework.ScorePlugin.ScoreExtensions),
 		at("reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve }),
 		at("permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit }),
 		at("preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind }),
 		at("bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind }),
 		at("postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind }),
 		at("placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, func(p *profile) *[]extension[framework.PlacementGeneratePlugin] { return &p.placementGenerate }),
-		{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, takePlacementScore, listPlacementScore, isPlacementScore},
+		scoringAt("placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, func(p *profile) *[]placementScorer { return &p.placementScore },
+			framework.PlacementScorePlugin.PlacementScoreExtensions),
 	}
 })
 
 // at returns an extension point whose plugins have no weight.
 func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.PluginSet, list func(*profile) *[]extension[T]) point {
-	site := strings.ToUpper(name[:1]) + name[1:]
+	site := siteName(name)
 	take := func(_ context.Context, p *profile, made *instance, _ int32) (bool, error) {
 		t, ok := made.Plugin.(T)
 		if ok = ok && uses(made.Plugin, name); ok {
@@ -63,88 +64,61 @@ func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.P
 		}
 		return out
 	}
-	implements := func(plugin framework.Plugin) bool {
-		_, ok := plugin.(T)
-		return ok
+	return point{name, set, take, names, implements[T]}
+}
+
+// scoring is a plugin that scores, with its weight. N normalises its scores.
+type scoring[T framework.Plugin, N any] struct {
+	extension[T]
+	weight      int64
+	normaliser  N // nil: raw scores are final
+	normalizing *site
+}
+
+type (
+	scorer          = scoring[framework.ScorePlugin, framework.ScoreExtensions]
+	placementScorer = scoring[framework.PlacementScorePlugin, framework.PlacementScoreExtensions]
+)
+
+// scoringAt returns an extension point whose plugins score. normaliser is the plugin's method that returns what normalises its scores.
+func scoringAt[T framework.Plugin, N any](name string, set func(*configv1.Plugins) *configv1.PluginSet, list func(*profile) *[]scoring[T, N], normaliser func(T) N) point {
+	site := siteName(name)
+	take := func(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
+		t, ok := made.Plugin.(T)
+		if !ok || !uses(t, name) {
+			return false, nil
+		}
+		normalizing := p.setup.site(made, "Normalize"+site)
+		n, failure := call(ctx, normalizing, made.timeouts.cycle, func(context.Context) N { return normaliser(t) })
+		if failure != nil {
+			return true, failure
+		}
+		l := list(p)
+		*l = append(*l, scoring[T, N]{extension[T]{p.setup.site(made, site), t}, int64(max(weight, 1)), n, normalizing})
+		return true, nil
 	}
-	return point{name, set, take, names, implements}
+	weights := func(p *profile) []weighted {
+		var out []weighted
+		for _, s := range *list(p) {
+			out = append(out, weighted{s.name, int32(s.weight)})
+		}
+		return out
+	}
+	return point{name, set, take, weights, implements[T]}
+}
+
+// siteName returns the name of a point in errors and metrics: PreFilter for preFilter.
+func siteName(point string) string { return strings.ToUpper(point[:1]) + point[1:] }
+
+func implements[T framework.Plugin](plugin framework.Plugin) bool {
+	_, ok := plugin.(T)
+	return ok
 }
 
 // uses reports whether a plugin uses an extension point that its type has.
 func uses(plugin framework.Plugin, point string) bool {
 	partial, ok := plugin.(Partial)
 	return !ok || partial.Implements(point)
-}
-
-// scorer is a Score plugin with its weight.
-type scorer struct {
-	extension[framework.ScorePlugin]
-	weight      int64
-	normaliser  framework.ScoreExtensions // nil: raw scores are final
-	normalizing *site
-}
-
-func takeScore(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
-	s, ok := made.Plugin.(framework.ScorePlugin)
-	if !ok || !uses(s, "score") {
-		return false, nil
-	}
-	normalizing := p.setup.site(made, "NormalizeScore")
-	normaliser, failure := call(ctx, normalizing, made.timeouts.cycle, func(context.Context) framework.ScoreExtensions { return s.ScoreExtensions() })
-	if failure != nil {
-		return true, failure
-	}
-	p.score = append(p.score, scorer{extension[framework.ScorePlugin]{p.setup.site(made, "Score"), s}, int64(max(weight, 1)), normaliser, normalizing})
-	return true, nil
-}
-
-func isScore(plugin framework.Plugin) bool {
-	_, ok := plugin.(framework.ScorePlugin)
-	return ok
-}
-
-func listScore(p *profile) []weighted {
-	var out []weighted
-	for _, s := range p.score {
-		out = append(out, weighted{s.name, int32(s.weight)})
-	}
-	return out
-}
-
-// placementScorer is a PlacementScore plugin with its weight.
-type placementScorer struct {
-	extension[framework.PlacementScorePlugin]
-	weight      int64
-	normaliser  framework.PlacementScoreExtensions // nil: raw scores are final
-	normalizing *site
-}
-
-func takePlacementScore(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
-	s, ok := made.Plugin.(framework.PlacementScorePlugin)
-	if !ok || !uses(s, "placementScore") {
-		return false, nil
-	}
-	normalizing := p.setup.site(made, "NormalizePlacementScore")
-	normaliser, failure := call(ctx, normalizing, made.timeouts.cycle, func(context.Context) framework.PlacementScoreExtensions { return s.PlacementScoreExtensions() })
-	if failure != nil {
-		return true, failure
-	}
-	at := extension[framework.PlacementScorePlugin]{p.setup.site(made, "PlacementScore"), s}
-	p.placementScore = append(p.placementScore, placementScorer{at, int64(max(weight, 1)), normaliser, normalizing})
-	return true, nil
-}
-
-func isPlacementScore(plugin framework.Plugin) bool {
-	_, ok := plugin.(framework.PlacementScorePlugin)
-	return ok
-}
-
-func listPlacementScore(p *profile) []weighted {
-	var out []weighted
-	for _, s := range p.placementScore {
-		out = append(out, weighted{s.name, int32(s.weight)})
-	}
-	return out
 }
 
 // mergeDefaults returns a profile's plugins merged over the defaults.

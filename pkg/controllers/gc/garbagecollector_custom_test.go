@@ -43,35 +43,50 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 	}}
 }
 
+// configMaps is the resource of the dependents.
+var configMaps = objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
+
+// monitorShirts returns a garbage collector that monitors ConfigMaps and custom kinds, and a function that returns the sorted names that were enqueued since its
+// last call.
+func monitorShirts(t *testing.T, s *clienttest.ListWatcher, caches *client.Caches) (g *garbageCollector, enqueued func() []string) {
+	t.Helper()
+	g = newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
+	var mu sync.Mutex
+	var names []string
+	enqueue := func(key objects.Key, _ uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, key.Name)
+	}
+	g.monitor(configMaps, client.CacheOf[objects.Object](caches, configMaps.GVR()))(t.Context(), enqueue)
+	g.monitorCustom(t.Context(), enqueue)
+	synctest.Wait()
+	return g, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		out := names
+		names = nil
+		slices.Sort(out)
+		return out
+	}
+}
+
 // TestOwnerKindReplaced: the dependents of a custom object are enqueued when its definition was deleted and created again, and only
 // the new definition is observed.
 func TestOwnerKindReplaced(t *testing.T) {
 	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
-		g := newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
-		var mu sync.Mutex
-		var enqueued []string
-		enqueue := func(key objects.Key, _ uint64) {
-			mu.Lock()
-			defer mu.Unlock()
-			enqueued = append(enqueued, key.Name)
-		}
-		maps := objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
-		g.monitor(maps, client.CacheOf[objects.Object](caches, maps.GVR()))(t.Context(), enqueue)
-		g.monitorCustom(t.Context(), enqueue)
-		synctest.Wait()
+		_, enqueued := monitorShirts(t, s, caches)
 		s.Put(controller.CustomResourceDefinitions, watch.Added, definition("v1"))
 		s.Put(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "shirts"}, watch.Added, owned("blue", "Coat", "red"))
-		s.Put(maps.GVR(), watch.Added, owned("map", "Shirt", "blue"))
+		s.Put(configMaps.GVR(), watch.Added, owned("map", "Shirt", "blue"))
 		synctest.Wait()
-		enqueued = nil
+		enqueued()
 		again := definition("v1")
 		again.UID = "another"
 		s.Put(controller.CustomResourceDefinitions, watch.Modified, again)
 		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Contains(enqueued, "map") {
-			t.Errorf("%q are enqueued", enqueued)
+		if names := enqueued(); !slices.Contains(names, "map") {
+			t.Errorf("%q are enqueued", names)
 		}
 	})
 }
@@ -80,31 +95,20 @@ func TestOwnerKindReplaced(t *testing.T) {
 // as absent after their kind was deleted.
 func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
-		g := newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
-		var mu sync.Mutex
-		var woken []string
-		wake := func(key objects.Key, _ uint64) {
-			mu.Lock()
-			defer mu.Unlock()
-			woken = append(woken, key.Name)
-		}
-		maps := objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
-		g.monitor(maps, client.CacheOf[objects.Object](caches, maps.GVR()))(t.Context(), wake)
-		g.monitorCustom(t.Context(), wake)
-		synctest.Wait()
+		g, enqueued := monitorShirts(t, s, caches)
 		dependent := owned("map", "Shirt", "blue")
 		if got, err := g.lookUp(t.Context(), dependent.OwnerReferences[0], dependent); got != unknown || err != nil {
 			t.Fatalf("before the kind is served: %v %v", got, err)
 		}
-		s.Put(maps.GVR(), watch.Added, dependent)
+		s.Put(configMaps.GVR(), watch.Added, dependent)
 		shirts := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "shirts"}
 		shirt := owned("blue", "Coat", "red")
 		shirt.OwnerReferences[0].APIVersion = "example.com/v1"
 		s.Put(shirts, watch.Added, shirt)
-		woken = nil
+		enqueued()
 		s.Put(controller.CustomResourceDefinitions, watch.Added, definition("v1"))
-		if slices.Sort(woken); !slices.Equal(woken, []string{"blue", "map"}) {
-			t.Errorf("%q are enqueued when the kind is established", woken)
+		if names := enqueued(); !slices.Equal(names, []string{"blue", "map"}) {
+			t.Errorf("%q are enqueued when the kind is established", names)
 		}
 		if f, ok := g.find("blue"); !ok || f.resource != shirts {
 			t.Errorf("found %+v", f)
@@ -116,11 +120,11 @@ func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 		held.Finalizers = []string{"example.org/wait"}
 		s.Put(shirts, watch.Added, held)
 		s.Put(shirts, watch.Added, owned("lost", "Coat", "red"))
-		woken = nil
+		enqueued()
 		s.Put(controller.CustomResourceDefinitions, watch.Deleted, definition("v1"))
 		s.Put(shirts, watch.Deleted, shirt.DeepCopy()) // its event comes after that of its definition
-		if slices.Sort(woken); !slices.Equal(woken, []string{"map", "red"}) {
-			t.Errorf("%q are enqueued when an owner is deleted", woken)
+		if names := enqueued(); !slices.Equal(names, []string{"map", "red"}) {
+			t.Errorf("%q are enqueued when an owner is deleted", names)
 		}
 		if got, err := g.lookUp(t.Context(), dependent.OwnerReferences[0], dependent); got != absent || err != nil {
 			t.Errorf("after its kind was deleted: %v %v", got, err)
