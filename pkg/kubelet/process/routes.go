@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -88,13 +89,13 @@ func (h *Host) OlderPods() []types.UID {
 	if h.refused != "" {
 		return nil
 	}
-	var all []types.UID
+	pods := map[types.UID]bool{}
 	for _, s := range h.status {
-		if pod := types.UID(s.Spec.Pod); s.Running && !s.AllDatagrams && !slices.Contains(all, pod) {
-			all = append(all, pod)
+		if s.Running && !s.AllDatagrams {
+			pods[types.UID(s.Spec.Pod)] = true
 		}
 	}
-	return all
+	return slices.Collect(maps.Keys(pods))
 }
 
 // notify wakes the sender. r.mu must be held.
