@@ -28,9 +28,12 @@ type jobHistory struct {
 	Since *time.Time `json:"since,omitempty"` // the start of the first pod with FailFor
 
 	// Starts has, by container and pod, how many starts have failed because of FailTimes. They are the first ones in their pod: the start
-	// after them is its attempt of this number.
+	// after them is its attempt of this number. Those of earlier pods are added up under "" once there are more than maxPods.
 	Starts map[string]map[types.UID]int `json:"starts,omitempty"`
 }
+
+// maxPods bounds the pods of a container in a history, since all annotations of a Job may have 256 KiB: these take 42 bytes each.
+const maxPods = 1000
 
 // before returns how many starts of a container there were in all pods before an attempt of one pod.
 func (h jobHistory) before(container string, pod types.UID, attempt int) int {
@@ -55,7 +58,17 @@ func (h *jobHistory) add(container string, pod types.UID, attempt int) bool {
 		h.Starts[container] = map[types.UID]int{}
 	}
 	h.Starts[container][pod] = attempt + 1
+	if len(h.Starts[container]) > maxPods {
+		h.addUp(container, pod)
+	}
 	return true
+}
+
+// addUp replaces the pods of a container, except one, by their sum. If one of them still runs and starts the container again, its own starts count twice,
+// so that FailTimes is reached earlier.
+func (h *jobHistory) addUp(container string, except types.UID) {
+	sum := h.before(container, except, 0)
+	h.Starts[container] = map[types.UID]int{"": sum, except: h.Starts[container][except]}
 }
 
 // jobs records what the pods of Jobs have done. It is safe for concurrent use, also by several processes.
