@@ -1,8 +1,6 @@
 package kubelet
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,9 +9,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/client/review"
 )
 
 // handler serves an authorized request about nodes of the host, of which there is at least one.
@@ -34,7 +31,7 @@ func (s *Server) authorized(to subresources, h handler) http.Handler {
 			http.Error(w, "no kubelet runs yet", http.StatusServiceUnavailable)
 			return
 		}
-		user, ok, err := authenticate(r.Context(), nodes[0], r)
+		user, ok, err := review.User(r.Context(), nodes[0].client, r)
 		if err != nil || !ok {
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
@@ -72,40 +69,6 @@ func isCaller(user authenticationv1.UserInfo) bool {
 	return user.Username == callers.user || slices.Contains(user.Groups, callers.group)
 }
 
-// authenticate returns the user of a request by its client certificate or its bearer token. ok is false without valid credentials.
-func authenticate(ctx context.Context, k *Kubelet, r *http.Request) (user authenticationv1.UserInfo, ok bool, err error) {
-	if r.TLS == nil {
-		return user, false, nil
-	}
-	if user, ok = userOf(r.TLS); ok {
-		return user, true, nil
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return user, false, nil
-	}
-	target := client.Target{Resource: authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")}
-	created, err := k.client.Create(ctx, target, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-	if err != nil {
-		return user, false, err
-	}
-	review, isReview := created.(*authenticationv1.TokenReview)
-	if !isReview || !review.Status.Authenticated {
-		return user, false, nil
-	}
-	return review.Status.User, true, nil
-}
-
-// userOf returns the user of a verified client certificate.
-func userOf(c *tls.ConnectionState) (authenticationv1.UserInfo, bool) {
-	if len(c.VerifiedChains) == 0 || c.PeerCertificates[0].Subject.CommonName == "" {
-		return authenticationv1.UserInfo{}, false
-	}
-	subject := c.PeerCertificates[0].Subject
-	return authenticationv1.UserInfo{Username: subject.CommonName, Groups: append(slices.Clone(subject.Organization), "system:authenticated")}, true
-}
-
 // authorize reviews the user's right to one of the subresources, and returns 200, or the code and text of the refusal. A request about several nodes needs
 // the right to all nodes.
 func authorize(r *http.Request, nodes []*Kubelet, user authenticationv1.UserInfo, to subresources) (code int, text string) {
@@ -113,21 +76,13 @@ func authorize(r *http.Request, nodes []*Kubelet, user authenticationv1.UserInfo
 	if len(nodes) == 1 {
 		attributes.Name = nodes[0].Name
 	}
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	target := client.Target{Resource: authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")}
 	for _, attributes.Subresource = range to {
-		request := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra, ResourceAttributes: attributes.DeepCopy(),
-		}}
-		created, err := nodes[0].client.Create(r.Context(), target, request, metav1.CreateOptions{})
+		allowed, err := review.Allowed(r.Context(), nodes[0].client, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributes.DeepCopy()})
 		if err != nil {
 			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)",
 				user.Username, attributes.Verb, attributes.Subresource)
 		}
-		if review, ok := created.(*authorizationv1.SubjectAccessReview); ok && review.Status.Allowed {
+		if allowed {
 			return http.StatusOK, ""
 		}
 	}
