@@ -95,11 +95,11 @@ func flowRequest(c *call, r *http.Request) fair.Request {
 	}
 }
 
-// health are the paths that need no seat.
-var health = []string{"/healthz", "/livez", "/readyz"}
+// healthPaths are the paths that need no seat.
+var healthPaths = []string{"/healthz", "/livez", "/readyz"}
 
 func healthProbe(q *fair.Request) bool {
-	return !q.IsResource && slices.Contains(health, strings.TrimSuffix(q.Path, "/"))
+	return !q.IsResource && slices.Contains(healthPaths, strings.TrimSuffix(q.Path, "/"))
 }
 
 // administrator reports whether the FlowSchemas do not hold for a user.
