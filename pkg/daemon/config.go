@@ -104,6 +104,9 @@ type Config struct {
 	Backup BackupConfig `json:"backup,omitzero"`
 	// SchedulerConfig is a file with a KubeSchedulerConfiguration. The scheduler reloads it when it changes.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
+	// SchedulerListen is the HOST:PORT that the scheduler serves its health, metrics, configuration and profiles on, as kube-scheduler on its port
+	// 10259. Default: none.
+	SchedulerListen string `json:"schedulerListen,omitempty"`
 	// Nodes are the nodes that this daemon runs; [] is none. Default: one node of the runtime process.
 	Nodes []NodeConfig `json:"nodes,omitzero"`
 	// Kubelet are the settings of the kubelets.

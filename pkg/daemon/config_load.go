@@ -42,6 +42,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.Duration("node-monitor-grace-period", 0, "time without a heartbeat after which a node is unreachable (default 50s)")
 	flags.Duration("node-startup-grace-period", 0, "the same for a node that has not posted its status yet (default 1m)")
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
+	flags.String("scheduler-listen", "", "HOST:PORT that the scheduler serves its health, metrics, configuration and profiles on (default none)")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
 	flags.String("pod-manifest-path", "", "file or folder with static pods, which the process nodes run on their own")
@@ -90,7 +91,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
 		"pod-manifest-path": &cfg.Kubelet.StaticPodPath,
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
-		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "scheduler-listen": &cfg.SchedulerListen, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
 	} {
 		if s := v.GetString(key); s != "" {
 			*to = s

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/scheduler"
+	"github.com/minikctl/minikctl/pkg/scheduler/serving"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/badger"
 	"github.com/minikctl/minikctl/pkg/store/memory"
@@ -348,6 +351,28 @@ func (d *Daemon) addScheduler(context.Context) error {
 	}
 	d.releases = append(d.releases, s.Release)
 	d.services = append(d.services, d.counted(service{name: "scheduler", run: d.scheduler.of(s.Run)}))
+	return d.addSchedulerServer(s, c)
+}
+
+// addSchedulerServer opens the scheduler's own server, if the config has an address for it.
+func (d *Daemon) addSchedulerServer(s *scheduler.Scheduler, c client.Client) error {
+	if d.cfg.SchedulerListen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", d.cfg.SchedulerListen)
+	if err != nil {
+		return fmt.Errorf("listen for the scheduler: %w", err)
+	}
+	hosts := []string{"localhost"}
+	if host, _, err := net.SplitHostPort(d.cfg.SchedulerListen); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	conf, err := pki.SelfSignedTLS("kube-scheduler", hosts, pool(d.api.authority()), d.machine)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	server := &serving.Server{Listener: l, TLS: conf, Client: c, Scheduler: s}
+	d.services = append(d.services, service{name: "scheduler server", run: server.Run})
 	return nil
 }
 

@@ -31,6 +31,8 @@ type cluster struct {
 	client client.Client
 	pods   *client.Cache[*corev1.Pod]
 	ctx    context.Context
+
+	scheduler *scheduler.Scheduler // that was started last
 }
 
 // newCluster starts an API server. start starts the scheduler.
@@ -67,6 +69,7 @@ func (c *cluster) startOn(clk clock.Clock, seed uint64, change func(*scheduler.C
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.scheduler = s
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	in := clock.Starting(clk, "scheduler")

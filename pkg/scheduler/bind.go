@@ -74,6 +74,7 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 		s.unreserveAndForget(ctx, a, status)
 		return
 	}
+	s.attempts.add(AttemptKind{a.info.pod.Spec.SchedulerName, "scheduled"})
 	s.recorders.action(ctx, a.assumed, corev1.EventTypeNormal, "Scheduled", "Binding",
 		"Successfully assigned "+podName(a.assumed)+" to "+a.node)
 	s.decisions.sendScheduled(a)

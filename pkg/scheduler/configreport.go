@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"time"
 
@@ -52,6 +53,23 @@ func (s *Scheduler) reportConfig(ctx context.Context, m *setup) {
 		return
 	}
 	s.decisions.configured(c)
+}
+
+// Ready reports whether the scheduler has the state of the cluster, and schedules. It is safe for concurrent use.
+func (s *Scheduler) Ready() bool { return s.ready.Load() }
+
+// Configuration returns the configuration in force as JSON with its defaults, and whether it enables profiling; nil before Run. It is safe for
+// concurrent use.
+func (s *Scheduler) Configuration() (raw []byte, profiling bool) {
+	c := s.decisions.config.Load()
+	if c == nil {
+		return nil, false
+	}
+	var fields struct{ EnableProfiling *bool }
+	if err := json.Unmarshal(c.Configuration.Raw, &fields); err != nil {
+		return nil, false // EncodeConfig has made it
+	}
+	return c.Configuration.Raw, fields.EnableProfiling == nil || *fields.EnableProfiling
 }
 
 // configured reports a configuration.

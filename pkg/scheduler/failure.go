@@ -19,8 +19,18 @@ import (
 // clearNomination ends a pod's nomination: its attempt failed on the node that it was nominated to, or with an error.
 var clearNomination = &framework.NominatingInfo{NominatingMode: framework.ModeOverride}
 
-// recordFailure records in an Event and in the pod's status why it has no node, and applies the nomination.
+// recordFailure counts an attempt that gave the pod no node, and publishes the reason.
 func (s *Scheduler) recordFailure(ctx context.Context, a *attempt, reason, message string, nominating *framework.NominatingInfo) {
+	result := "unschedulable"
+	if reason == corev1.PodReasonSchedulerError {
+		result = "error"
+	}
+	s.attempts.add(AttemptKind{a.info.pod.Spec.SchedulerName, result})
+	s.publishFailure(ctx, a, reason, message, nominating)
+}
+
+// publishFailure writes in an Event and in the pod's status why it has no node, and applies the nomination.
+func (s *Scheduler) publishFailure(ctx context.Context, a *attempt, reason, message string, nominating *framework.NominatingInfo) {
 	pod := a.info.pod
 	s.nominator.add(a.info, nominating)
 	ctx = trace.With(ctx, a.causes()...)
@@ -85,5 +95,5 @@ func PatchPodStatus(ctx context.Context, c client.Client, pod *corev1.Pod, statu
 func (s *Scheduler) enqueueFailed(ctx context.Context, p *queuedPodInfo, failure *pluginFailure) {
 	a := &attempt{queuedPodInfo: p, profile: s.setup.profiles[p.info.pod.Spec.SchedulerName]}
 	s.decisions.failed(a, "Error", failure.Error())
-	s.recordFailure(ctx, a, corev1.PodReasonSchedulerError, failure.Error(), nil)
+	s.publishFailure(ctx, a, corev1.PodReasonSchedulerError, failure.Error(), nil)
 }

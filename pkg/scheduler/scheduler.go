@@ -94,6 +94,8 @@ type Scheduler struct {
 
 	timeouts timeouts
 	shared   atomic.Pointer[snapshot] // cluster, for the Handles of new plugins
+	ready    atomic.Bool              // the caches have synced, and Run has not ended
+	attempts attemptCounts
 
 	// The fields below belong to the loop.
 	calls   cycleCalls
@@ -192,6 +194,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.bridge.stop()
 	defer cancel()
 	slog.InfoContext(ctx, "scheduler ready", "profiles", len(s.setup.profiles))
+	s.ready.Store(true)
+	defer s.ready.Store(false)
 	s.loop(ctx, work)
 	return nil
 }

@@ -143,13 +143,22 @@ func kubeletTLS(ca *x509.CertPool, clk clock.Clock) *tls.Config {
 // SelfSignedKubeletTLS returns the TLS configuration of a kubelet's server away from the cluster's keys: a self-signed certificate that is only in memory. A
 // certificate that a client shows must be of an authority in ca.
 func SelfSignedKubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
+	return selfSigned(leaf{name: "system:node:" + node, groups: []string{user.NodesGroup}, hosts: append([]string{node}, hosts...)}, ca, clk)
+}
+
+// SelfSignedTLS is SelfSignedKubeletTLS for another component's server on these hosts. The certificate has the component's name.
+func SelfSignedTLS(component string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
+	return selfSigned(leaf{name: component, hosts: hosts}, ca, clk)
+}
+
+func selfSigned(l leaf, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
 	self, err := newCA("minikctl-ca", clk.Now())
 	if err != nil {
-		return nil, fmt.Errorf("make the kubelet's authority: %w", err)
+		return nil, fmt.Errorf("make an authority for the serving certificate: %w", err)
 	}
-	c, err := self.issue(leaf{name: "system:node:" + node, groups: []string{user.NodesGroup}, hosts: append([]string{node}, hosts...)}, clk.Now())
+	c, err := self.issue(l, clk.Now())
 	if err != nil {
-		return nil, fmt.Errorf("make the kubelet's serving certificate: %w", err)
+		return nil, fmt.Errorf("make the serving certificate of %s: %w", l.name, err)
 	}
 	conf := kubeletTLS(ca, clk)
 	conf.Certificates = []tls.Certificate{*c.tls()}
