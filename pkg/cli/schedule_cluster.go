@@ -2,16 +2,20 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
 
@@ -47,7 +51,40 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	c.Pods = append(c.Pods, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed // it takes up nothing
 	})...)
-	return fetchPodGroups(ctx, env, set, c)
+	return errors.Join(fetchSelecting(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
+}
+
+// fetchSelecting reads the Services and the controllers by whose selectors pods are spread.
+func fetchSelecting(ctx context.Context, env *Env, set kubernetes.Interface, c *whatif.Cluster) error {
+	services, err := listAll(ctx, set.CoreV1().Services("").List, func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	controllers, err := listAll(ctx, set.CoreV1().ReplicationControllers("").List, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	replicaSets, err := listAll(ctx, set.AppsV1().ReplicaSets("").List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	statefulSets, err := listAll(ctx, set.AppsV1().StatefulSets("").List, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	c.Selecting = append(c.Selecting, asObjects(services)...)
+	c.Selecting = append(c.Selecting, asObjects(controllers)...)
+	c.Selecting = append(c.Selecting, asObjects(replicaSets)...)
+	c.Selecting = append(c.Selecting, asObjects(statefulSets)...)
+	return nil
+}
+
+func asObjects[T objects.Object](in []T) []objects.Object {
+	out := make([]objects.Object, len(in))
+	for i, obj := range in {
+		out[i] = obj
+	}
+	return out
 }
 
 // listPage is how many objects one request lists, so that a large cluster is read in small parts.

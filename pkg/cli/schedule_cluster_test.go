@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -53,6 +54,14 @@ func (o *otherCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = status(http.StatusForbidden, metav1.StatusReasonForbidden)
 	case "/apis/scheduling.k8s.io/v1/priorityclasses":
 		answer = schedulingv1.PriorityClassList{Items: []schedulingv1.PriorityClass{{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 10}}}
+	case "/api/v1/services":
+		answer = corev1.ServiceList{Items: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}}}
+	case "/api/v1/replicationcontrollers":
+		answer = corev1.ReplicationControllerList{}
+	case "/apis/apps/v1/replicasets":
+		answer = appsv1.ReplicaSetList{Items: []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "default"}}}}
+	case "/apis/apps/v1/statefulsets":
+		answer = appsv1.StatefulSetList{}
 	default:
 		answer = status(http.StatusNotFound, metav1.StatusReasonNotFound)
 	}

@@ -16,13 +16,15 @@ type softSpread struct {
 	constraints []constraint
 	required    nodeaffinity.RequiredNodeAffinity
 	domains     []map[string]*softDomain // by value of the key, for keys other than the host name
+	nodes       map[string][]*softDomain // of the nodes that are scored: the domain of each constraint, nil where the node lacks the key
 	feasible    []int                    // the number of values of nodes that pass Filter
 	weights     []float64                // grow with feasible, since the count for each value shrinks
-	keyed       int                      // the number of nodes that pass Filter and have all keys
-	keyless     map[string]bool          // nodes without all keys
+	keyed       int                      // the number of nodes that pass Filter and are scored
+	partial     bool                     // nodes that lack a key are scored by the others
+	keyless     map[string]bool          // nodes that are not scored, as they lack a key
 }
 
-// softDomain counts the selected pods and the nodes that pass Filter in a domain.
+// softDomain counts the selected pods and the nodes that pass Filter in a domain. Each node is a domain of the host name.
 type softDomain struct{ pods, feasible int }
 
 // Clone implements framework.StateData; binding cycles and nested cycles do not change the value.
@@ -34,7 +36,7 @@ func (*softSpread) CycleOnly() {}
 const softSpreadKey framework.StateKey = "PreScorePodTopologySpread"
 
 func (p podTopologySpread) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, feasible []framework.NodeInfo) *framework.Status {
-	constraints, err := constraintsOf(pod, corev1.ScheduleAnyway)
+	constraints, err := p.constraintsOf(pod, corev1.ScheduleAnyway)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
@@ -47,7 +49,7 @@ func (p podTopologySpread) PreScore(_ context.Context, state framework.CycleStat
 	}
 	n := len(constraints)
 	s := &softSpread{constraints: constraints, required: nodeaffinity.GetRequiredNodeAffinity(pod), domains: make([]map[string]*softDomain, n),
-		feasible: make([]int, n), weights: make([]float64, n), keyless: map[string]bool{}}
+		nodes: make(map[string][]*softDomain, len(nodes)), feasible: make([]int, n), weights: make([]float64, n), partial: p.isPartial(pod), keyless: map[string]bool{}}
 	for i := range s.domains {
 		s.domains[i] = map[string]*softDomain{}
 	}
@@ -56,11 +58,14 @@ func (p podTopologySpread) PreScore(_ context.Context, state framework.CycleStat
 	}
 	s.weigh()
 	for _, info := range nodes {
-		s.count(pod, info)
+		s.add(pod, info)
 	}
 	state.Write(softSpreadKey, s)
 	return nil
 }
+
+// scores reports whether a node is scored.
+func (s *softSpread) scores(node *corev1.Node) bool { return s.partial || hasKeys(node, s.constraints) }
 
 // domain returns the domain of a value, which the first call creates.
 func (s *softSpread) domain(i int, value string) *softDomain {
@@ -74,7 +79,7 @@ func (s *softSpread) domain(i int, value string) *softDomain {
 
 // countFeasible counts a node that passes Filter, or no longer does: by is 1 or -1.
 func (s *softSpread) countFeasible(node *corev1.Node, by int) {
-	if !hasKeys(node, s.constraints) {
+	if !s.scores(node) {
 		return
 	}
 	s.keyed += by
@@ -105,18 +110,35 @@ func (s *softSpread) weigh() bool {
 	return changed
 }
 
-// count counts the pods of a node.
-func (s *softSpread) count(pod *corev1.Pod, info framework.NodeInfo) {
+// add adds a node with its pods.
+func (s *softSpread) add(pod *corev1.Pod, info framework.NodeInfo) {
 	node := info.Node()
-	if !hasKeys(node, s.constraints) {
+	if !s.scores(node) {
 		s.keyless[node.Name] = true
 		return
 	}
+	own := make([]*softDomain, len(s.constraints))
 	for i := range s.constraints {
-		if c := &s.constraints[i]; c.key != corev1.LabelHostname && c.counts(pod, node, s.required) {
-			s.domain(i, node.Labels[c.key]).pods += c.matching(info.GetPods(), pod.Namespace)
+		c := &s.constraints[i]
+		value, ok := node.Labels[c.key]
+		switch {
+		case !ok:
+			continue
+		case c.key == corev1.LabelHostname:
+			own[i] = &softDomain{}
+		default:
+			own[i] = s.domain(i, value)
+		}
+		if c.countsSoftly(pod, node, s.required) {
+			own[i].pods += c.matching(info.GetPods(), pod.Namespace)
 		}
 	}
+	s.nodes[node.Name] = own
+}
+
+// countsSoftly is counts for scores: a node's own pods always count for the node.
+func (c *constraint) countsSoftly(pod *corev1.Pod, node *corev1.Node, required nodeaffinity.RequiredNodeAffinity) bool {
+	return c.key == corev1.LabelHostname || c.counts(pod, node, required)
 }
 
 // UpdateScore implements scheduler.Incremental: all scores change with a weight, and those of a domain with its pods.
@@ -137,13 +159,13 @@ func (podTopologySpread) UpdateScore(state framework.CycleState, pod *corev1.Pod
 	}
 	for _, ch := range changes {
 		node := ch.Node.Node()
-		if !hasKeys(node, s.constraints) {
-			continue
-		}
-		for i := range s.constraints {
+		for i, d := range s.nodes[node.Name] {
 			c := &s.constraints[i]
-			if c.key != corev1.LabelHostname && c.isAbout(ch.Pod.GetPod(), pod.Namespace) && c.counts(pod, node, s.required) {
-				s.domain(i, node.Labels[c.key]).pods += ch.By
+			if d == nil || !c.isAbout(ch.Pod.GetPod(), pod.Namespace) || !c.countsSoftly(pod, node, s.required) {
+				continue
+			}
+			d.pods += ch.By
+			if c.key != corev1.LabelHostname { // the node itself is scored again anyway
 				stale.Domain(c.key, node.Labels[c.key])
 			}
 		}
@@ -157,20 +179,12 @@ func (podTopologySpread) Score(_ context.Context, state framework.CycleState, po
 	if err != nil {
 		return 0, framework.AsStatus(err)
 	}
-	s, node := v.(*softSpread), info.Node()
-	if s.keyless[node.Name] {
-		return 0, nil
-	}
+	s := v.(*softSpread)
 	var sum float64
-	for i := range s.constraints {
-		c := &s.constraints[i]
-		n := 0
-		if c.key == corev1.LabelHostname {
-			n = c.matching(info.GetPods(), pod.Namespace)
-		} else if d := s.domains[i][node.Labels[c.key]]; d != nil {
-			n = d.pods
+	for i, d := range s.nodes[info.Node().Name] {
+		if d != nil {
+			sum += float64(d.pods)*s.weights[i] + float64(s.constraints[i].maxSkew-1)
 		}
-		sum += float64(n)*s.weights[i] + float64(c.maxSkew-1)
 	}
 	return int64(math.Round(sum)), nil
 }

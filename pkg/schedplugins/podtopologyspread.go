@@ -4,44 +4,28 @@ import (
 	"context"
 	"maps"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
-	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// podTopologySpread spreads the pods that a constraint selects evenly over the values of a topology key. It has no
-// default constraints: a pod without constraints is not spread by Service or owner.
+// podTopologySpread spreads the pods that a constraint selects evenly over the values of a topology key. A pod without constraints has the
+// default ones (podtopologydefaults.go).
 type podTopologySpread struct {
 	cooperative
 	handle        framework.Handle
+	defaults      []corev1.TopologySpreadConstraint
+	partial       bool                 // a node that lacks a default constraint's key is scored by the others
+	selectors     *scheduler.Selectors // nil without defaults
 	skewed, noKey *framework.Status
-}
-
-func defaultSpread() configv1.PodTopologySpreadArgs {
-	return configv1.PodTopologySpreadArgs{DefaultingType: configv1.SystemDefaulting}
-}
-
-func newPodTopologySpread(args configv1.PodTopologySpreadArgs, h framework.Handle) (framework.Plugin, error) {
-	switch {
-	case args.DefaultingType != configv1.SystemDefaulting && args.DefaultingType != configv1.ListDefaulting:
-		return nil, field.NotSupported(field.NewPath("defaultingType"), args.DefaultingType, []configv1.PodTopologySpreadConstraintsDefaulting{configv1.ListDefaulting, configv1.SystemDefaulting})
-	case len(args.DefaultConstraints) > 0:
-		return nil, field.Forbidden(field.NewPath("defaultConstraints"), "this scheduler spreads only pods that have constraints of their own")
-	}
-	return podTopologySpread{
-		handle: h,
-		skewed: framework.NewStatus(framework.Unschedulable, reasonSkew).WithPlugin("PodTopologySpread"),
-		noKey:  framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonNoKey).WithPlugin("PodTopologySpread"),
-	}, nil
 }
 
 func (podTopologySpread) Name() string { return "PodTopologySpread" }
@@ -57,40 +41,6 @@ type constraint struct {
 	key                 string
 	selector            labels.Selector
 	affinity, taints    bool // whether nodes that the pod's affinity, or their taints, exclude are left out
-}
-
-func constraintsOf(pod *corev1.Pod, action corev1.UnsatisfiableConstraintAction) ([]constraint, error) {
-	var out []constraint
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable != action {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
-		if err != nil {
-			return nil, err
-		}
-		for _, key := range c.MatchLabelKeys {
-			if value, ok := pod.Labels[key]; ok {
-				r, err := labels.NewRequirement(key, "=", []string{value})
-				if err != nil {
-					return nil, err
-				}
-				selector = selector.Add(*r)
-			}
-		}
-		parsed := constraint{maxSkew: int(c.MaxSkew), minDomains: 1, key: c.TopologyKey, selector: selector, affinity: true}
-		if c.MinDomains != nil {
-			parsed.minDomains = int(*c.MinDomains)
-		}
-		if c.NodeAffinityPolicy != nil {
-			parsed.affinity = *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
-		}
-		if c.NodeTaintsPolicy != nil {
-			parsed.taints = *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-		}
-		out = append(out, parsed)
-	}
-	return out, nil
 }
 
 // counts reports whether the pods on a node count for the constraint.
@@ -190,7 +140,7 @@ func (*spread) CycleOnly() {}
 const spreadKey framework.StateKey = "PreFilterPodTopologySpread"
 
 func (p podTopologySpread) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	constraints, err := constraintsOf(pod, corev1.DoNotSchedule)
+	constraints, err := p.constraintsOf(pod, corev1.DoNotSchedule)
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}
@@ -335,10 +285,7 @@ func (p podTopologySpread) Filter(_ context.Context, state framework.CycleState,
 
 // SignPod signs the constraints, and what they depend on: the pod's namespace, whether they select the pod, and, with the
 // policies that honor them, its node affinity and tolerations.
-func (podTopologySpread) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	if len(pod.Spec.TopologySpreadConstraints) == 0 {
-		return nil, nil
-	}
+func (p podTopologySpread) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	type part struct {
 		Key, Action, Selector string
 		MaxSkew, MinDomains   int
@@ -347,16 +294,17 @@ func (podTopologySpread) SignPod(_ context.Context, pod *corev1.Pod) ([]framewor
 	type whole struct {
 		Namespace   string
 		Parts       []part
+		Partial     bool
 		Selector    map[string]string
 		Affinity    *corev1.NodeSelector
 		Tolerations []corev1.Toleration
 	}
-	out := whole{Namespace: pod.Namespace, Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
+	out := whole{Namespace: pod.Namespace, Partial: p.isPartial(pod), Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		out.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	for _, action := range []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway} {
-		constraints, err := constraintsOf(pod, action)
+		constraints, err := p.constraintsOf(pod, action)
 		if err != nil {
 			return nil, framework.AsStatus(err)
 		}
@@ -364,23 +312,28 @@ func (podTopologySpread) SignPod(_ context.Context, pod *corev1.Pod) ([]framewor
 			out.Parts = append(out.Parts, part{c.key, string(action), c.selector.String(), c.maxSkew, c.minDomains, c.selector.Matches(labels.Set(pod.Labels)), c.affinity, c.taints})
 		}
 	}
+	if len(out.Parts) == 0 {
+		return nil, nil
+	}
 	return signature("minikctl.dev/topologySpread", out)
 }
 
 func (p podTopologySpread) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{
-		on(framework.Pod, framework.Add|framework.Delete|framework.UpdatePodLabel, p.podHelps),
+		on(framework.Pod, framework.Add|framework.Delete|framework.UpdatePodLabel|framework.UpdatePodToleration, p.podHelps),
 		on(framework.Node, framework.Add|framework.Delete|framework.UpdateNodeLabel|framework.UpdateNodeTaint, p.nodeHelps),
 	}, nil
 }
 
-// podHelps reports whether a pod that was added, deleted or relabeled counts for one of the constraints.
-func (podTopologySpread) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+// podHelps reports whether a pod that was added, deleted or relabeled counts for one of the constraints, or whether the rejected pod has other
+// labels, or tolerates other taints of nodes that then count.
+func (p podTopologySpread) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	was, is := podOf(old), podOf(now)
-	if is != nil && is.UID == pod.UID {
-		return framework.Queue, nil
+	constraints, err := p.constraintsOf(pod, corev1.DoNotSchedule)
+	if was != nil && is != nil && is.UID == pod.UID {
+		tolerates := !equality.Semantic.DeepEqual(was.Spec.Tolerations, is.Spec.Tolerations)
+		return queueIf(!maps.Equal(was.Labels, is.Labels) || tolerates && slices.ContainsFunc(constraints, func(c constraint) bool { return c.taints })), err
 	}
-	constraints, err := constraintsOf(pod, corev1.DoNotSchedule)
 	for i := range constraints {
 		before := was != nil && constraints[i].isAbout(was, pod.Namespace)
 		after := is != nil && constraints[i].isAbout(is, pod.Namespace)
@@ -392,8 +345,8 @@ func (podTopologySpread) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) 
 }
 
 // nodeHelps reports whether a node that was added, deleted or changed has all the topology keys, before or after.
-func (podTopologySpread) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
-	constraints, err := constraintsOf(pod, corev1.DoNotSchedule)
+func (p podTopologySpread) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	constraints, err := p.constraintsOf(pod, corev1.DoNotSchedule)
 	was, is := nodeOf(old), nodeOf(now)
 	return queueIf(was != nil && hasKeys(was, constraints) || is != nil && hasKeys(is, constraints)), err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,7 @@ func BenchmarkPlace(b *testing.B) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone,
 			WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
 	}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
 	for _, c := range []struct {
 		name   string
 		nodes  int
@@ -49,9 +51,12 @@ func BenchmarkPlace(b *testing.B) {
 		{"1000NodesForgetful", 1000, true, nil},
 		{"1000NodesSpread", 1000, false, spread},
 		{"1000NodesAntiAffinity", 1000, false, nil},
+		{"1000NodesReplicas", 1000, false, func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: new(true)}}
+		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			bench := scheduler.NewBench(b, schedplugins.Registry, nil, 1, c.forget)
+			bench := scheduler.NewBench(b, schedplugins.Registry, nil, 1, c.forget, set)
 			for i := range c.nodes {
 				bench.SetNode(benchNode(i))
 			}

@@ -78,6 +78,7 @@ type evaluation struct {
 	step, epoch uint64
 	reserved    []string // the nodes with nominated pods
 	scratch     *updateScratch
+	list        framework.NodeScoreList // the memory of normalise
 	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
 	// reported.
 	rejections []rejection
@@ -366,12 +367,13 @@ func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod,
 	if scorer.normaliser == nil {
 		return e.weighAll(s, e.raw[s])
 	}
-	list := make(framework.NodeScoreList, 0, e.feasible)
+	list := slices.Grow(e.list[:0], e.feasible)
 	for i, n := range e.candidates {
 		if e.passed(i) {
 			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
 		}
 	}
+	e.list = list
 	if status := normaliseBy(ctx, t, scorer, e.state, pod, list); status != nil {
 		return status
 	}

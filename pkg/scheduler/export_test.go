@@ -10,6 +10,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // Bench is the loop's part of a scheduler, without an API: decisions and assumptions, pod by pod.
@@ -21,8 +22,8 @@ type Bench struct {
 	Scores  string
 }
 
-// NewBench returns a bench. With forget, the memo is cleared after each pod.
-func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfiguration, seed uint64, forget bool) *Bench {
+// NewBench returns a bench of a cluster with Services and controllers. With forget, the memo is cleared after each pod.
+func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfiguration, seed uint64, forget bool, selecting ...objects.Object) *Bench {
 	t.Helper()
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
@@ -30,6 +31,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	src := clock.NewSource(seed)
 	s := &Scheduler{
 		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: newSimulatedNamespaces(nil), budgets: func() []*policyv1.PodDisruptionBudget { return nil },
+		selects: selectingCaches(selecting, clock.Real()),
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}

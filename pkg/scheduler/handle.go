@@ -31,6 +31,7 @@ type handle struct {
 	client   client.Client
 	binder   *binder
 	caches   *client.Caches
+	selects  *client.Caches // of Selectors
 	clock    clock.Clock
 	budgets  func() []*policyv1.PodDisruptionBudget
 	objects  *watchedObjects
@@ -52,6 +53,7 @@ type APIHandle interface {
 	Caches() *client.Caches                   // of the scheduler; nil in a simulation. Those that a factory takes are synced when its plugin is called
 	Clock() clock.Clock                       // the cluster's
 	Budgets() []*policyv1.PodDisruptionBudget // all of the cluster; shared, must not be changed
+	Selectors() *Selectors                    // of the cluster; for factories, as Caches
 	// Object returns an object of a resource for whose events the plugin registered, from the scheduler's cache. The object is shared and must
 	// not be changed. Its events are delivered after the cache has the change.
 	Object(of framework.EventResource, key objects.Key) (objects.Object, bool)
@@ -97,6 +99,7 @@ func (h *handle) Client() client.Client                    { return h.client }
 func (h *handle) Caches() *client.Caches                   { return h.caches }
 func (h *handle) Clock() clock.Clock                       { return h.clock }
 func (h *handle) Budgets() []*policyv1.PodDisruptionBudget { return h.budgets() }
+func (h *handle) Selectors() *Selectors                    { return newSelectors(h.selects) }
 func (h *handle) Object(of framework.EventResource, key objects.Key) (objects.Object, bool) {
 	return h.objects.get(of, key)
 }

@@ -6,9 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -34,8 +36,8 @@ func TestIncrementalEngine(t *testing.T) {
 // compareEngines compares the engines in one cluster, and returns how many pods were placed by an updated evaluation.
 func compareEngines(t *testing.T, seed uint64) int {
 	w := generator{Rand: rand.New(rand.NewPCG(seed, 2))}
-	naive := scheduler.NewBench(t, schedplugins.Registry, nil, seed, true)
-	engine := scheduler.NewBench(t, schedplugins.Registry, nil, seed, false)
+	naive := scheduler.NewBench(t, schedplugins.Registry, nil, seed, true, selecting()...)
+	engine := scheduler.NewBench(t, schedplugins.Registry, nil, seed, false, selecting()...)
 	naive.Explain, engine.Explain = true, true
 	both := func(f func(*scheduler.Bench)) { f(naive); f(engine) }
 	nodes := 2 + w.IntN(9)
@@ -95,10 +97,23 @@ func (w generator) topology(n *corev1.Node) *corev1.Node {
 	return n
 }
 
+// selecting returns Services and controllers, by whose selectors pods without constraints are spread.
+func selecting() []objects.Object {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "default"} }
+	return []objects.Object{
+		&corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}},
+		&corev1.Service{ObjectMeta: meta("front"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "db", "tier": "front"}}},
+		&appsv1.ReplicaSet{ObjectMeta: meta("cache"), Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cache"}}}},
+	}
+}
+
 // related gives most pods topology spread constraints or terms of (anti-)affinity.
 func (w generator) related(p *corev1.Pod) *corev1.Pod {
 	p.Namespace = w.pick("default", "default", "other")
 	p.Spec.Containers[0].Ports = nil
+	if w.IntN(2) == 0 {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "cache", Controller: new(true)}}
+	}
 	if w.IntN(3) > 0 {
 		for range 1 + w.IntN(2) {
 			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, w.constraint())

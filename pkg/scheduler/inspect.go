@@ -79,7 +79,7 @@ func newOffline(ctx context.Context, q Simulation) (*Scheduler, error) {
 		clk = wallClock
 	}
 	s := &Scheduler{registry: q.Registry, features: q.Features, objects: watchedOf(q.Objects), clock: clk, machine: wallClock, namespaces: newSimulatedNamespaces(q.Namespaces),
-		budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets }, binding: map[string]*queuedPodInfo{},
+		budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets }, selects: selectingCaches(q.Selecting, clk), binding: map[string]*queuedPodInfo{},
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo(), decisions: newReporter(nil, clk, nil)}
 	s.inbox.signal = make(chan struct{}, 1)
 	conf := q.Config

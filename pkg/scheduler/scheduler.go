@@ -81,6 +81,7 @@ type Scheduler struct {
 	inbox      inbox
 	namespaces Namespaces
 	budgets    func() []*policyv1.PodDisruptionBudget
+	selects    *client.Caches // of Services and controllers; caches, except in a simulation
 	waiting    *waitingPods
 	nominator  *nominator
 	groups     *podGroups
@@ -123,7 +124,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s.inbox.signal = make(chan struct{}, 1)
 	s.namespaces = newCachedNamespaces(s.caches.Namespaces())
-	s.budgets = cachedBudgets(s.caches)
+	s.budgets, s.selects = cachedBudgets(s.caches), s.caches
 	s.devices = newDevices()
 	s.bridge = newBridge(cfg.Client)
 	s.binder = &binder{client: cfg.Client, batches: cfg.Remote}

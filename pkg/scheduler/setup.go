@@ -116,7 +116,7 @@ func (s *Scheduler) newHandle(p *profile) *handle {
 	if s.client == nil {
 		spawn = func(func(context.Context)) {} // a simulation, without an API
 	}
-	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, binder: s.binder, caches: s.caches, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
+	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, binder: s.binder, caches: s.caches, selects: s.selects, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
 		objects: s.objects, groups: s.groups, devices: s.devices,
 		spawn: spawn, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
 	h.cluster.Store(s.shared.Load())

@@ -24,6 +24,7 @@ type Simulation struct {
 	Pods       []*corev1.Pod // those without a nodeName are ignored
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
+	Selecting  []objects.Object // Services, and controllers of pods: what Selectors finds
 	Timeouts   PluginTimeouts
 	Objects    map[framework.EventResource][]objects.Object // of other resources that plugins register for, as PodGroups
 	Features   feature.Gates

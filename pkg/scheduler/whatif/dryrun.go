@@ -42,7 +42,7 @@ type WorkloadResult struct {
 
 // Simulation returns a simulation of the cluster.
 func (c *Cluster) Simulation(registry scheduler.Registry, config *configv1.KubeSchedulerConfiguration) scheduler.Simulation {
-	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Objects: c.groupObjects()}
+	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Selecting: c.Selecting, Objects: c.groupObjects()}
 	if len(q.Objects[framework.PodGroup]) > 0 { // the cluster that has them has the gates on
 		q.Features = gangFeatures
 	}

@@ -14,8 +14,10 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -30,6 +32,7 @@ type Cluster struct {
 	Budgets    []*policyv1.PodDisruptionBudget
 	Priorities []*schedulingv1.PriorityClass
 	PodGroups  []objects.Object // of scheduling.k8s.io, and unstructured ones of scheduling.x-k8s.io
+	Selecting  []objects.Object // Services, and the controllers of pods, by whose selectors pods without constraints are spread
 
 	GroupDefinition *apiextensionsv1.CustomResourceDefinition // of the PodGroups of scheduling.x-k8s.io; nil: the cluster has none
 }
@@ -87,6 +90,7 @@ func (m *Manifests) Append(other *Manifests) {
 	m.Nodes, m.Pods = append(m.Nodes, other.Nodes...), append(m.Pods, other.Pods...)
 	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
 	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
+	m.Selecting = append(m.Selecting, other.Selecting...)
 	m.GroupDefinition, m.labelled = cmp.Or(m.GroupDefinition, other.GroupDefinition), append(m.labelled, other.labelled...)
 }
 
@@ -111,11 +115,11 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 	if u.GetNamespace() != "" {
 		namespace = u.GetNamespace()
 	}
-	template := func(t corev1.PodTemplateSpec, count int) {
+	template := func(t corev1.PodTemplateSpec, count int, owners ...metav1.OwnerReference) {
 		w := Workload{Name: u.GetKind() + "/" + u.GetName()}
 		for i := range count {
 			pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
-			pod.Name, pod.Namespace = fmt.Sprintf("%s-%d", u.GetName(), i), namespace
+			pod.Name, pod.Namespace, pod.OwnerReferences = fmt.Sprintf("%s-%d", u.GetName(), i), namespace, owners
 			m.podRow.Default(pod)
 			w.Pods = append(w.Pods, pod)
 		}
@@ -179,21 +183,30 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 	case "Deployment.apps":
 		d, err := converted[appsv1.Deployment](u.Unstructured)
 		if err == nil {
-			template(d.Spec.Template, replicas(d.Spec.Replicas))
+			set := &appsv1.ReplicaSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.ReplicaSetSpec{Selector: d.Spec.Selector}}
+			template(d.Spec.Template, replicas(d.Spec.Replicas), m.owner(set, namespace, replicaSet))
 		}
 		return true, err
 	case "ReplicaSet.apps":
 		d, err := converted[appsv1.ReplicaSet](u.Unstructured)
 		if err == nil {
-			template(d.Spec.Template, replicas(d.Spec.Replicas))
+			template(d.Spec.Template, replicas(d.Spec.Replicas), m.owner(d, namespace, replicaSet))
 		}
 		return true, err
 	case "StatefulSet.apps":
 		d, err := converted[appsv1.StatefulSet](u.Unstructured)
 		if err == nil {
-			template(d.Spec.Template, replicas(d.Spec.Replicas))
+			template(d.Spec.Template, replicas(d.Spec.Replicas), m.owner(d, namespace, statefulSet))
 		}
 		return true, err
+	case "Service":
+		var services []*corev1.Service
+		if err := into(u.Unstructured, &services); err != nil {
+			return true, err
+		}
+		services[0].Namespace = namespace
+		m.Selecting = append(m.Selecting, services[0])
+		return true, nil
 	case "Job.batch":
 		d, err := converted[batchv1.Job](u.Unstructured)
 		if err == nil {
@@ -204,6 +217,18 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		return true, fmt.Errorf("this kind cannot be simulated; Pods, Deployments, ReplicaSets, StatefulSets and Jobs can")
 	}
 	return false, nil
+}
+
+var (
+	replicaSet  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	statefulSet = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+)
+
+// owner adds the controller of pods, and returns the reference to it.
+func (m *Manifests) owner(controller objects.Object, namespace string, kind schema.GroupVersionKind) metav1.OwnerReference {
+	controller.SetNamespace(namespace)
+	m.Selecting = append(m.Selecting, controller)
+	return *metav1.NewControllerRef(controller, kind)
 }
 
 func replicas(n *int32) int {

@@ -98,7 +98,7 @@ spec:
     spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
 ---
 apiVersion: v1
-kind: Service
+kind: ConfigMap
 metadata: {name: web}
 ---
 apiVersion: v1
@@ -121,7 +121,7 @@ kind: Pod
 metadata: {name: tiny, namespace: other}
 spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
 `)
-	if fmt.Sprint(skipped) != "[Service]" {
+	if fmt.Sprint(skipped) != "[ConfigMap]" {
 		t.Errorf("skipped %v", skipped)
 	}
 	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
