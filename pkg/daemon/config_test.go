@@ -374,6 +374,26 @@ func TestLoadSettingsOfLastStart(t *testing.T) {
 	}
 }
 
+// TestLoadSchedulerListen: the address of the scheduler's server is kept for the next start.
+func TestLoadSchedulerListen(t *testing.T) {
+	for _, c := range []struct {
+		kept, global, want string
+		args               []string
+	}{
+		{"schedulerListen: a:1", "schedulerListen: b:2", "a:1", nil},
+		{"", "schedulerListen: b:2", "b:2", nil},
+		{"schedulerListen: a:1", "", "c:3", []string{"--scheduler-listen", "c:3"}},
+	} {
+		cfg, err := restart(t, c.kept, c.global, "", c.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := cfg.clusterSettings(); cfg.SchedulerListen != c.want || kept.SchedulerListen != c.want {
+			t.Errorf("%+v: got %q, kept %q", c, cfg.SchedulerListen, kept.SchedulerListen)
+		}
+	}
+}
+
 // TestLoadRelativePaths: the paths of flags and variables are those of the folder in which up runs, also for a later start in another one.
 func TestLoadRelativePaths(t *testing.T) {
 	dir := real(t.TempDir())

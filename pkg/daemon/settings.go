@@ -33,7 +33,7 @@ func (c *Config) clusterSettings() Config {
 		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold, UnhealthyZoneThreshold: c.UnhealthyZoneThreshold,
 		NodeMonitorPeriod: c.NodeMonitorPeriod, NodeMonitorGracePeriod: c.NodeMonitorGracePeriod, NodeStartupGracePeriod: c.NodeStartupGracePeriod,
 		Nodes: c.Nodes, Kubelet: c.Kubelet, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed, Clock: c.Clock,
-		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
+		SchedulerConfig: c.SchedulerConfig, SchedulerListen: c.SchedulerListen, TokenAuthFile: c.TokenAuthFile,
 		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
 		AuditLogMaxSize: c.AuditLogMaxSize, AuditLogMaxBackup: c.AuditLogMaxBackup, AuditLogMaxAge: c.AuditLogMaxAge,
 		MemoryLimit: c.MemoryLimit,
