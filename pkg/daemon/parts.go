@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -371,6 +372,7 @@ func (d *Daemon) addSchedulerServer(s *scheduler.Scheduler, c client.Client) err
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	slog.Info("scheduler server listens", "address", l.Addr().String())
 	server := &serving.Server{Listener: l, TLS: conf, Client: c, Scheduler: s}
 	d.services = append(d.services, service{name: "scheduler server", run: server.Run})
 	return nil

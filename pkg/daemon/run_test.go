@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/minikctl/minikctl/pkg/schedplugins"
 )
 
 // TestFailedUpLeavesNoFiles starts a cluster for the first time on a port that is in use.
@@ -27,6 +29,32 @@ func TestFailedUpLeavesNoFiles(t *testing.T) {
 	}
 	if exists(cfg.DataDir) {
 		t.Error("the data folder is still there")
+	}
+}
+
+// TestSchedulerServer starts a scheduler whose server has a port of its own, and one whose port is in use.
+func TestSchedulerServer(t *testing.T) {
+	home(t)
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "kubeconfig"))
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	for address, refusal := range map[string]string{"127.0.0.1:0": "", used.Addr().String(): "listen for the scheduler: "} {
+		cfg := &Config{Name: "dev", DataDir: filepath.Join(Home(), "dev"), Store: "memory", Listen: "127.0.0.1:0", Only: []string{"apiserver", "scheduler"}, SchedulerListen: address}
+		if err := cfg.complete(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err := Run(ctx, cfg, schedplugins.Registry, func(State) { cancel() })
+		cancel()
+		if refusal == "" && err != nil || refusal != "" && (err == nil || !strings.Contains(err.Error(), refusal)) {
+			t.Errorf("%s: got error %v, want %q", address, err, refusal)
+		}
+	}
+	if _, err := Down(t.Context(), PathsOf("dev"), DownOptions{Purge: true}); err != nil {
+		t.Errorf("down --purge: %v", err)
 	}
 }
 
