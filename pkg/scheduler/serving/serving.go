@@ -138,7 +138,8 @@ func (s *Server) authorized(h http.Handler) http.Handler {
 				return
 			}
 			if !allowed {
-				refuse(w, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("User %q cannot %s path %q", user.Username, verb, r.URL.Path)))
+				reason := fmt.Sprintf("User %q cannot %s path %q", user.Username, verb, r.URL.Path)
+				refuse(w, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(reason)))
 				return
 			}
 		}
