@@ -169,6 +169,18 @@ func printGroup(w io.Writer, g *minikctl.GroupAttempt) {
 	for _, b := range g.Blocking {
 		fmt.Fprintf(w, "  %s: %s\n", b.Pod, b.Message)
 	}
+	printNoPlacement(w, g)
+}
+
+// printNoPlacement writes why no pod of a pod's PodGroup was tried, if a plugin found no placement for it.
+func printNoPlacement(w io.Writer, g *minikctl.GroupAttempt) {
+	if g == nil || g.RejectedBy == "" || len(g.Placements) > 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s rejected the PodGroup %s before a pod of it was tried on a node: %s\n", g.RejectedBy, g.Name, g.Message)
+	for _, key := range g.TopologyKeys {
+		fmt.Fprintf(w, "Its placements are the nodes with the same value of the label %s: minikctl get nodes -L %[1]s\n", key)
+	}
 }
 
 // printPlacements writes the placements in which a pod's PodGroup was tried, as text of at most width columns; 0 means any width.

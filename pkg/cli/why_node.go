@@ -133,10 +133,20 @@ func explainIn(ctx context.Context, box *scheduler.Sandbox, pod *corev1.Pod, nod
 }
 
 func heatmapOf(d *minikctl.Decision, r *nodeReport) heatmap {
-	return newHeatmap(fmt.Sprintf("pod/%s: attempt %d of profile %s: %s", d.Pod, d.Attempt, d.Profile, d.Outcome), r.Verdicts)
+	title := fmt.Sprintf("pod/%s: attempt %d of profile %s: %s", d.Pod, d.Attempt, d.Profile, d.Outcome)
+	if len(r.Verdicts) == 0 {
+		title += ", no node was evaluated: " + d.Message
+	}
+	return newHeatmap(title, r.Verdicts)
 }
 
 func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
+	if len(r.Verdicts) == 0 {
+		fmt.Fprintf(env.Out, "pod/%s: attempt %d of profile %s, configuration %d: %s\n", d.Pod, d.Attempt, d.Profile, d.ConfigGeneration, d.Outcome)
+		fmt.Fprintf(env.Out, "no node was evaluated: %s\n", d.Message)
+		printNoPlacement(env.Out, d.Group)
+		return printTimes(env, d.PluginTimes)
+	}
 	if f.output == "heatmap" {
 		h := heatmapOf(d, r)
 		h.printText(env.Out, hasColour(env.Out))
@@ -145,7 +155,7 @@ func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
 	fmt.Fprintf(env.Out, "pod/%s: attempt %d of profile %s, configuration %d: %s\n", d.Pod, d.Attempt, d.Profile, d.ConfigGeneration, d.Outcome)
 	if r.EvaluatedAgain {
 		fmt.Fprintf(env.Out, "The attempt's record does not list the node. It is evaluated again, with the cluster and configuration as they are now:\n")
-		if d.Group != nil && len(d.Group.Placements) > 0 {
+		if d.Group != nil && (len(d.Group.Placements) > 0 || d.Group.RejectedBy != "") {
 			fmt.Fprintf(env.Out, "The pod may only use the nodes of a placement of its PodGroup, which is not considered here.\n")
 		}
 	}

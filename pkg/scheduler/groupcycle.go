@@ -234,6 +234,7 @@ func (s *Scheduler) revert(ctx context.Context, m *member) {
 // those of tryGroup.
 func (s *Scheduler) submitGroup(ctx context.Context, g *groupAttempt, status *framework.Status, preempting bool) {
 	report := g.report(status)
+	report.TopologyKeys = s.topologyKeys(g.key)
 	var binding []*attempt
 	for _, m := range g.members {
 		m.reported = report
@@ -313,6 +314,19 @@ func (s *Scheduler) requeueMember(m *member, failed *framework.Status) {
 // maxBlocking bounds the pods that a decision names as the reason why their group is unschedulable.
 const maxBlocking = 8
 
+// topologyKeys returns the node labels of the topology constraints of a PodGroup.
+func (s *Scheduler) topologyKeys(key objects.Key) []string {
+	group, ok := s.objects.podGroup(key)
+	if !ok || !constrained(group) {
+		return nil
+	}
+	var out []string
+	for _, t := range group.Spec.SchedulingConstraints.Topology {
+		out = append(out, t.Key)
+	}
+	return out
+}
+
 // report returns the outcome of a group for the decisions of its pods.
 func (g *groupAttempt) report(status *framework.Status) *minikctl.GroupAttempt {
 	out := &minikctl.GroupAttempt{Name: g.key.Name, Pods: len(g.members), Outcome: "Scheduled", Message: status.Message(), Placements: g.placements}
@@ -321,6 +335,9 @@ func (g *groupAttempt) report(status *framework.Status) *minikctl.GroupAttempt {
 		out.Outcome = "Error"
 	case !status.IsSuccess():
 		out.Outcome = "Unschedulable"
+	}
+	if !status.IsSuccess() {
+		out.RejectedBy = status.Plugin()
 	}
 	for _, m := range g.members {
 		switch {

@@ -137,6 +137,10 @@ type GroupAttempt struct {
 	// Placements are the placements that were tried, at most MaxListed: those in which the group can be scheduled come first, by their scores. A
 	// group that was tried on all nodes at once has none.
 	Placements []PlacementAttempt `json:"placements,omitempty" protobuf:"bytes,7"`
+	// TopologyKeys are the node labels of the group's topology constraints: the nodes with the same value are a placement.
+	TopologyKeys []string `json:"topologyKeys,omitempty" protobuf:"bytes,8"`
+	// RejectedBy is the PlacementGenerate plugin that rejected the group: no pod was tried.
+	RejectedBy string `json:"rejectedBy,omitempty" protobuf:"bytes,9"`
 }
 
 // PlacementAttempt is the result of a PodGroup in one of its placements: the nodes of a topology domain, or others that a PlacementGenerate
