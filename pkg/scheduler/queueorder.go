@@ -104,9 +104,8 @@ func (o *activeOrder) refreshFirst(h *podHeap) {
 		p := h.peek()
 		o.enter(o.sorter.site)
 		key := o.keyed.SortKey(p)
-		same := key == p.sortKey
-		o.leave()
-		if same {
+		o.leave() // an abandoned call ends here, and does not read the pod's key, which others write
+		if key == p.sortKey {
 			return
 		}
 		p.sortKey = key

@@ -103,6 +103,20 @@ func TestQueueKeyOfRequeuedPod(t *testing.T) {
 	}
 }
 
+// fickle sorts pods by random, without keys.
+type fickle struct{ *rand.Rand }
+
+func (fickle) Name() string                                                 { return "fickle" }
+func (f fickle) Less(framework.QueuedPodInfo, framework.QueuedPodInfo) bool { return f.IntN(2) == 0 }
+
+// unequal sorts pods by keys that can't be compared.
+type unequal struct{ ranks }
+
+func (unequal) SortKey(framework.QueuedPodInfo) any { return []int{1} }
+func (unequal) LessKeyed(framework.QueuedPodInfo, framework.QueuedPodInfo, any, any) bool {
+	return false
+}
+
 // restless sorts pods by keys of which each is another one.
 type restless struct{ ranks }
 
@@ -111,18 +125,23 @@ func (r restless) SortKey(framework.QueuedPodInfo) any {
 	return r.ranks["next"]
 }
 
-// TestQueueKeysThatNeverSettle checks that each pod is popped once.
-func TestQueueKeysThatNeverSettle(t *testing.T) {
-	q := newQueueTest(t)
-	q.sortBy(restless{ranks{}})
-	for i := range 20 {
-		q.put(fmt.Sprint(i), 0)
-	}
-	popped := map[string]bool{}
-	for p := q.pop(t.Context(), q.now); p != nil; p = q.pop(t.Context(), q.now) {
-		popped[p.info.pod.Name] = true
-	}
-	if len(popped) != 20 {
-		t.Errorf("%d of 20 pods are popped", len(popped))
+// TestQueueKeepsPodsWithoutOrder checks that each pod is popped once, whatever the plugin does.
+func TestQueueKeepsPodsWithoutOrder(t *testing.T) {
+	for _, plugin := range []framework.QueueSortPlugin{restless{ranks{}}, fickle{rand.New(rand.NewPCG(1, 1))}, unequal{ranks{}}} {
+		q := newQueueTest(t)
+		q.sortBy(plugin)
+		for i := range 20 {
+			q.put(fmt.Sprint(i), 0)
+		}
+		popped := map[string]bool{}
+		for p := q.pop(t.Context(), q.now); p != nil; p = q.pop(t.Context(), q.now) {
+			if popped[p.info.pod.Name] {
+				t.Errorf("%T: %s is popped twice", plugin, p.info.pod.Name)
+			}
+			popped[p.info.pod.Name] = true
+		}
+		if len(popped) != 20 {
+			t.Errorf("%T: %d of 20 pods are popped", plugin, len(popped))
+		}
 	}
 }
