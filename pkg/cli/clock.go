@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/rest"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/plug"
 )
 
 func newClock(env *Env) *cobra.Command {
@@ -45,7 +47,7 @@ func newClockShow(env *Env) *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(c)
 			}
-			fmt.Fprintln(env.Out, describeClock(c))
+			fmt.Fprintln(env.Out, describeClock(c, env.Now()))
 			return nil
 		},
 	}
@@ -53,12 +55,14 @@ func newClockShow(env *Env) *cobra.Command {
 	return cmd
 }
 
-// describeClock returns one line about a clock.
-func describeClock(c *minikctl.Clock) string {
+// describeClock returns one line about a clock. machine is the time of the machine.
+func describeClock(c *minikctl.Clock, machine time.Time) string {
 	now := stamp(c.Time)
 	switch {
 	case c.Mode == minikctl.ClockMachine:
 		return now + ", the time of the machine"
+	case c.Mode == minikctl.ClockFast && c.Rate == 1: // the clock was fast or manual before
+		return fmt.Sprintf("%s, as fast as the time of the machine, which is behind by %s", now, duration.HumanDuration(c.Time.Sub(machine)))
 	case c.Mode == minikctl.ClockFast:
 		return fmt.Sprintf("%s, %g times as fast as the time of the machine", now, c.Rate)
 	case c.Next == nil:
@@ -94,11 +98,10 @@ due to the next, and waits at each until the cluster has settled: no controller,
 				}
 				a.To = new(metav1.NewMicroTime(t))
 			default:
-				d, err := time.ParseDuration(args[0])
-				if err != nil || d < 0 {
-					return cmdutil.UsageErrorf(cmd, "%q is not a duration such as 90m", args[0])
+				var err error
+				if a.By.Duration, err = parseAdvance(args[0]); err != nil {
+					return cmdutil.UsageErrorf(cmd, "%v", err)
 				}
-				a.By.Duration = d
 			}
 			reached, err := advance(cmd.Context(), env, a)
 			if err != nil {
@@ -110,6 +113,15 @@ due to the next, and waits at each until the cluster has settled: no controller,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the time to advance to, as 2026-01-02T15:04:05Z")
 	return cmd
+}
+
+// parseAdvance parses the duration by which to advance a clock.
+func parseAdvance(text string) (time.Duration, error) {
+	d, err := plug.ParseDuration(text)
+	if err == nil && d < 0 {
+		return 0, fmt.Errorf("%q is negative: a clock never goes back", text)
+	}
+	return d, err
 }
 
 // advance creates advances until the clock has got there, and returns its time.
