@@ -85,6 +85,9 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 	root.SetUsageTemplate(ownFlagsOnly(root.UsageTemplate()))
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if isOwn(cmd) {
+			err = plainFlagError(err)
+		}
 		return fmt.Errorf("%w\nSee '%s --help' for usage.", err, cmd.CommandPath())
 	})
 

@@ -402,6 +402,32 @@ func TestMistypedFlagsOfUpLeaveNothing(t *testing.T) {
 	}
 }
 
+// TestBadValuesOfFlags checks the errors of values in minikctl's own verbs, and that those of kubectl's verbs are kubectl's.
+func TestBadValuesOfFlags(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	for args, want := range map[string]string{
+		"up --nodes x":                        `error: --nodes: "x" is not a whole number`,
+		"up --nodes 99999999999999999999":     `error: --nodes: "99999999999999999999" is not in the range of int`,
+		"up --nodes 9999999999":               `error: --nodes: "9999999999" is not a number from 0 to 2147483647`,
+		"up --seed -1":                        `error: --seed: "-1" is not a whole number from 0`,
+		"up --node-eviction-rate x":           `error: --node-eviction-rate: "x" is not a number`,
+		"up -d=maybe":                         `error: --detach: "maybe" is not true or false`,
+		"up --timeout 1":                      `error: --timeout: "1" is not a duration such as 90m`,
+		"why p --attempt one":                 `error: --attempt: "one" is not a whole number`,
+		"schedule compare a -f b --seeds 2.5": `error: --seeds: "2.5" is not a whole number`,
+		"get pods --chunk-size x":             `error: invalid argument "x" for "--chunk-size" flag: strconv.ParseInt: parsing "x": invalid syntax`,
+	} {
+		code, _, errOut := run(t, append([]string{"minikctl"}, strings.Fields(args)...)...)
+		if line, _, _ := strings.Cut(errOut, "\n"); code != 1 || line != want {
+			t.Errorf("%s: got %d, %s, want %s", args, code, line, want)
+		}
+	}
+	if _, _, errOut := run(t, "minikctl", "down", "--purge"); errOut != "" { // the record of the failed up
+		t.Errorf("down --purge: %s", errOut)
+	}
+}
+
 // TestVerbsThatStartTheDaemon compares the verbs with the list that decides which of them start a daemon.
 func TestVerbsThatStartTheDaemon(t *testing.T) {
 	without := []string{"up", "down", "status", "store", "scheduler", "schedule", "kustomize", "config", "completion", "options", "plugin", "version"}

@@ -213,6 +213,9 @@ func (c *Config) complete() error {
 	if abs, err := filepath.Abs(c.DataDir); err == nil {
 		c.DataDir = abs
 	}
+	if err := checkListen(c.Listen); err != nil {
+		return err
+	}
 	if _, err := stores.Find(c.Store); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
@@ -103,8 +103,10 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
 	}
-	if v.IsSet("allocate-node-cidrs") {
-		cfg.AllocateNodeCIDRs = v.GetBool("allocate-node-cidrs")
+	if key := "allocate-node-cidrs"; v.IsSet(key) {
+		if cfg.AllocateNodeCIDRs, err = strconv.ParseBool(v.GetString(key)); err != nil {
+			return nil, fmt.Errorf("%s: %q is neither true nor false", sourceOf(flags, key), v.GetString(key))
+		}
 	}
 	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
 		cfg.Controllers = list
@@ -170,7 +172,7 @@ func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64,
 	}
 	n, err := strconv.ParseUint(s, 10, bits)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is not a number from 0", sourceOf(flags, key), s)
+		return 0, fmt.Errorf("%s: %q is not a number from 0 to %d", sourceOf(flags, key), s, uint64(math.MaxUint64)>>(64-bits))
 	}
 	return n, nil
 }
@@ -203,7 +205,7 @@ func (c *Config) loadNodeLifecycle(v *viper.Viper, flags *pflag.FlagSet) error {
 		if !v.IsSet(key) {
 			continue
 		}
-		d, err := time.ParseDuration(s)
+		d, err := plug.ParseDuration(s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", sourceOf(flags, key), err)
 		}

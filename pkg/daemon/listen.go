@@ -1,6 +1,9 @@
 package daemon
 
-import "net"
+import (
+	"fmt"
+	"net"
+)
 
 // portFree reports whether the address is free to listen on.
 func portFree(address string) bool {
@@ -10,4 +13,16 @@ func portFree(address string) bool {
 	}
 	l.Close()
 	return true
+}
+
+// checkListen refuses an address without a port that exists.
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("listen: %q is not HOST:PORT", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("listen: the port %q is not a number from 0 to 65535", port)
+	}
+	return nil
 }

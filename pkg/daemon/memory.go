@@ -136,7 +136,7 @@ func parseMemory(setting string) (uint64, error) {
 	}
 	q, err := resource.ParseQuantity(setting)
 	if err != nil {
-		return 0, fmt.Errorf("memoryLimit: %q is not a quantity such as 2Gi: %w", setting, err)
+		return 0, fmt.Errorf("memoryLimit: %q is not a quantity such as 2Gi", setting)
 	}
 	if q.Value() < minMemory {
 		return 0, fmt.Errorf("memoryLimit: %s is less than %d Mi", setting, minMemory>>20)

@@ -70,6 +70,9 @@ func Decode(raw []byte, into any) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
 		return fmt.Errorf("%s: a %s is not %s", wrong.Field, wrong.Value, wanted(wrong.Type))
 	}
+	if wrong := valueError(raw, into, err); wrong != nil {
+		return wrong
+	}
 	msg := err.Error()
 	for _, decoder := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
 		msg = strings.TrimPrefix(msg, decoder)
