@@ -277,13 +277,8 @@ func validateConfig(ctx context.Context, env *Env, file string) ([]string, error
 
 // configError returns the errors of a configuration, one a line.
 func configError(file string, err error) error {
-	aggregate, ok := errors.AsType[utilerrors.Aggregate](err)
-	if !ok || file == "" {
+	if _, list := errors.AsType[utilerrors.Aggregate](err); !list || file == "" {
 		return err
 	}
-	var errs []error
-	for _, e := range aggregate.Errors() {
-		errs = append(errs, fmt.Errorf("%s: %w", file, e))
-	}
-	return errors.Join(errs...)
+	return scheduler.ConfigError(file, err)
 }

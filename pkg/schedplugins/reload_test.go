@@ -228,7 +228,7 @@ func TestConfig(t *testing.T) {
 		{"resource weight", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: cpu, weight: 101}]}}}]`), `profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not in valid range [1, 100]`},
 		{"no shape", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]`), `profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape: Required value`},
 		{"all errors", header + "parallelism: -1\nprofiles:\n- plugins: {score: {enabled: [{name: Nope}]}}\n  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n",
-			`[parallelism: Invalid value: -1: should be an integer value greater than zero, profiles[0].plugins.score.enabled[0].name: Unsupported value: "Nope": supported values: "CEL", "CEL/*", "Coscheduling", "DefaultBinder"`},
+			"scheduler config: parallelism: Invalid value: -1: should be an integer value greater than zero\nscheduler config: " + `profiles[0].plugins.score.enabled[0].name: Unsupported value: "Nope": supported values: "CEL", "CEL/*", "Coscheduling", "DefaultBinder"`},
 		{"the arguments of the second profile", header + "profiles:\n- schedulerName: a\n- schedulerName: b\n  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n",
 			`profiles[1].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0-100]`},
 		{"CEL", profile("pluginConfig: [{name: CEL/ssd, args: {filter: 'node.lables.disk == \"ssd\"'}}]"),

@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
@@ -25,9 +27,36 @@ func readConfig(path string) (*configv1.KubeSchedulerConfiguration, []byte, erro
 	}
 	c, err := parseConfig(raw)
 	if err != nil {
-		return nil, nil, fmt.Errorf("scheduler config %s: %w", path, err)
+		return nil, nil, ConfigError("scheduler config "+path, err)
 	}
 	return c, raw, nil
+}
+
+// ConfigError returns the errors of a configuration, one a line, each after the name of the configuration.
+func ConfigError(name string, err error) error {
+	var lines []error
+	for _, e := range flatten(err) {
+		lines = append(lines, fmt.Errorf("%s: %w", name, e))
+	}
+	return errors.Join(lines...)
+}
+
+// flatten returns the errors that an error joins.
+func flatten(err error) []error {
+	var parts []error
+	switch joined := err.(type) { //nolint:errorlint // a wrapped list has a message of its own
+	case utilerrors.Aggregate:
+		parts = joined.Errors()
+	case interface{ Unwrap() []error }:
+		parts = joined.Unwrap()
+	default:
+		return []error{err}
+	}
+	var out []error
+	for _, e := range parts {
+		out = append(out, flatten(e)...)
+	}
+	return out
 }
 
 // parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors. An object of

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -166,7 +165,7 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bo
 
 // refuse keeps the current configuration, and records an Event with the error of the file.
 func (s *Scheduler) refuse(ctx context.Context, err error) {
-	err = fmt.Errorf("scheduler config %s: %w", s.file, err)
+	err = ConfigError("scheduler config "+s.file, err)
 	slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
 	s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
 	s.post(func(context.Context) { s.decisions.refused(err) }) // after the configurations before it

@@ -15,7 +15,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -140,7 +139,7 @@ func New(cfg Config) (*Scheduler, error) {
 		}
 	}
 	if err := s.init(context.TODO(), conf, cfg.Timeouts); err != nil { //nolint:forbidigo // New has no context; a wrong config must fail here, before Run
-		return nil, fmt.Errorf("%s: %w", strings.TrimSpace("scheduler config "+cfg.ConfigFile), err)
+		return nil, ConfigError(strings.TrimSpace("scheduler config "+cfg.ConfigFile), err)
 	}
 	return s, nil
 }
