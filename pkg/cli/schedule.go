@@ -181,6 +181,10 @@ func readObjects(env *Env, files []string) ([]whatif.Manifest, error) {
 }
 
 func printDryRun(env *Env, d *whatif.DryRun) error {
+	if len(d.Pods) == 0 { // of a drain: files without pods are an error
+		fmt.Fprintln(env.Out, "Nothing to place: no controller would create a pod in the place of one of the drained nodes.")
+		return nil
+	}
 	var rows [][]string
 	for _, p := range d.Pods {
 		node, note := p.Node, p.Message
