@@ -63,18 +63,19 @@ read are listed. Nothing is changed.`,
 }
 
 func newStoreBackup(env *Env, paths func() (daemon.Paths, error)) *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Write all objects to a file, also while the cluster runs",
 		Long: `Write all objects of one instant to a file, also while the cluster runs. Without FILE it is a new file in the folder
-"backups" of the cluster's data. The file holds the cluster's Secrets.`,
+"backups" of the cluster's data. The file holds the cluster's Secrets. A file that exists is only overwritten with --force.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := paths()
 			if err != nil {
 				return err
 			}
-			sum, file, err := daemon.BackupStore(cmd.Context(), p, first(args), env.Now())
+			sum, file, err := daemon.BackupStore(cmd.Context(), p, first(args), force, env.Now())
 			if err != nil {
 				return err
 			}
@@ -82,6 +83,8 @@ func newStoreBackup(env *Env, paths func() (daemon.Paths, error)) *cobra.Command
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite FILE")
+	return cmd
 }
 
 func newStoreRestore(env *Env, paths func() (daemon.Paths, error)) *cobra.Command {

@@ -58,10 +58,13 @@ func stopped(p Paths) error {
 }
 
 // BackupStore writes a backup of a cluster's store to path, "" for a new file in Paths.Backups, and returns the file's path. The
-// cluster may run. The file replaces one at path only once it is whole.
-func BackupStore(ctx context.Context, p Paths, path string, now time.Time) (backup.Summary, string, error) {
+// cluster may run. A file at path is an error, unless overwrite is true: then it is replaced once the backup is whole.
+func BackupStore(ctx context.Context, p Paths, path string, overwrite bool, now time.Time) (backup.Summary, string, error) {
 	if !Exists(p) {
 		return backup.Summary{}, "", fmt.Errorf("there is no cluster %q", p.Name)
+	}
+	if path != "" && !overwrite && exists(path) {
+		return backup.Summary{}, "", fmt.Errorf("%s exists already; --force overwrites it", path)
 	}
 	write := func(w io.Writer) error { return backupStopped(ctx, p, w) }
 	if Running(p) {

@@ -58,9 +58,20 @@ func TestBackupAndRestore(t *testing.T) {
 	if err != nil || report.Objects != 2 || len(report.Damaged) != 1 || report.Damaged[0].Key != "o/core/configmaps/default/bad" {
 		t.Errorf("check: %+v, %v, want 2 objects and the bad one", report, err)
 	}
-	sum, file, err := BackupStore(t.Context(), p, "", testTime)
+	sum, file, err := BackupStore(t.Context(), p, "", false, testTime)
 	if err != nil || sum.Objects != 2 {
 		t.Fatalf("backup: %+v, %v", sum, err)
+	}
+	mine := filepath.Join(t.TempDir(), "mine")
+	write(t, mine)
+	if _, _, err := BackupStore(t.Context(), p, mine, false, testTime); err == nil || !strings.Contains(err.Error(), mine+" exists already; --force overwrites it") {
+		t.Errorf("backup to a file that exists: %v", err)
+	}
+	if b, err := os.ReadFile(mine); err != nil || string(b) != "x" {
+		t.Errorf("the file that exists has %q, %v", b, err)
+	}
+	if sum, file, err := BackupStore(t.Context(), p, mine, true, testTime); err != nil || sum.Objects != 2 || file != mine {
+		t.Errorf("backup over a file that exists: %+v in %s, %v", sum, file, err)
 	}
 	if err := os.RemoveAll(filepath.Join(p.Store, "badger")); err != nil {
 		t.Fatal(err)
