@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +23,12 @@ const zones = 3
 func backlog(ctx context.Context, s side, size sizes, t *table) error {
 	group := max(1, size.manyNodes/5)
 	for _, pods := range []pending{
-		{"no constraint", size.manyReplicas, size.manyNodes, plain},
-		{"no constraint", size.manyReplicas, 5 * size.manyNodes, plain},
-		{"no constraint", 2 * size.manyReplicas, 5 * size.manyNodes, plain},
-		{"spread over zones", size.pods, size.manyNodes, spread(corev1.LabelTopologyZone, 5)},
-		{fmt.Sprintf("anti-affinity in groups of %d", group), size.pods, size.manyNodes, antiAffinity(group)},
-		{fmt.Sprintf("affinity to the zone of a group of %d", group), size.pods, size.manyNodes, affinity(group)},
+		{what: "no constraint", pods: size.manyReplicas, nodes: size.manyNodes, change: plain},
+		{what: "no constraint", pods: size.manyReplicas, nodes: 5 * size.manyNodes, change: plain},
+		{what: "no constraint", pods: 2 * size.manyReplicas, nodes: 5 * size.manyNodes, change: plain},
+		{what: "spread over zones", pods: size.pods, nodes: size.manyNodes, change: spread(corev1.LabelTopologyZone, 5)},
+		{what: fmt.Sprintf("anti-affinity in groups of %d", group), pods: size.pods, nodes: size.manyNodes, change: antiAffinity(group)},
+		{what: fmt.Sprintf("affinity to the zone of a group of %d", group), pods: size.pods, nodes: size.manyNodes, change: affinity(group)},
 	} {
 		err := with(ctx, s, want{}, func(c *cluster, _ kubernetes.Interface) error { return pods.measure(ctx, s, c, size.settle, t) })
 		if err != nil {
@@ -41,6 +43,10 @@ type pending struct {
 	what        string
 	pods, nodes int
 	change      func(i int, p *corev1.Pod)
+	later       int // pods that come one by one when the others are bound
+
+	prepare func(ctx context.Context, client kubernetes.Interface) error // creates what is there before the pods; nil: nothing
+	beside  func(ctx context.Context, client kubernetes.Interface) error // changes the cluster until ctx ends; nil: nothing does
 }
 
 func (p pending) measure(ctx context.Context, s side, c *cluster, settle time.Duration, t *table) error {
@@ -55,7 +61,25 @@ func (p pending) measure(ctx context.Context, s side, c *cluster, settle time.Du
 		return err
 	}
 	what := fmt.Sprintf("%d pods on %d nodes, %s", p.pods, p.nodes, p.what)
-	return load(ctx, s, c, t, what+": API server", func(ctx context.Context) error { return p.schedule(ctx, s, c, client, t, what) })
+	ctx, cancel := context.WithTimeout(ctx, 2*loadLimit)
+	defer cancel()
+	w, err := watchPods(ctx, client)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	var end func() error
+	err = load(ctx, s, c, t, what+": API server", func(ctx context.Context) (err error) {
+		end, err = p.schedule(ctx, s, c, client, w, t, what)
+		return err
+	})
+	if err == nil && p.later > 0 {
+		err = p.comeLater(ctx, s, client, w, t, what)
+	}
+	if end != nil {
+		err = errors.Join(err, end())
+	}
+	return err
 }
 
 // create creates the nodes and the pods, in a cluster without controllers.
@@ -74,6 +98,11 @@ func (p pending) create(ctx context.Context, client kubernetes.Interface) error 
 	if err := removeTaints(ctx, client); err != nil {
 		return err
 	}
+	if p.prepare != nil {
+		if err := p.prepare(ctx, client); err != nil {
+			return err
+		}
+	}
 	return createPods(ctx, client, p.pods, p.change)
 }
 
@@ -91,33 +120,90 @@ func removeTaints(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// schedule starts the scheduler and measures it until all pods are bound.
-func (p pending) schedule(ctx context.Context, s side, c *cluster, client kubernetes.Interface, t *table, what string) (err error) {
-	w, err := watchPods(ctx, client)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
+// schedule starts the scheduler and measures it until all pods are bound. end ends the scheduler; it is nil if none runs.
+func (p pending) schedule(ctx context.Context, s side, c *cluster, client kubernetes.Interface, w watch.Interface, t *table, what string) (end func() error, err error) {
 	began := time.Now()
 	scheduler, end, err := c.schedule()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, end()) }()
-	first, last, err := bindings(w, p.pods)
+	first, last, err := p.bindings(ctx, client, w)
 	if err != nil {
-		return err
+		return end, err
 	}
 	t.add(s, what+": first to last binding", rate, float64(p.pods-1)/last.Sub(first).Seconds())
 	t.add(s, what+": start of the scheduler to last binding", rate, float64(p.pods)/last.Sub(began).Seconds())
 	used, err := scheduler.cpu()
 	if err != nil {
-		return err
+		return end, err
 	}
 	t.add(s, what+": scheduler: CPU", cpu, used)
 	peak, err := scheduler.memory("VmHWM")
 	t.add(s, what+": scheduler: peak memory", bytes, peak)
-	return err
+	return end, err
+}
+
+// bindings returns when the first and the last pod were bound, while the cluster changes.
+func (p pending) bindings(ctx context.Context, client kubernetes.Interface, w watch.Interface) (first, last time.Time, err error) {
+	if p.beside == nil {
+		return bindings(w, p.pods)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	go func() { failed <- p.beside(ctx, client) }()
+	first, last, err = bindings(w, p.pods)
+	cancel()
+	return first, last, errors.Join(err, <-failed)
+}
+
+// pause is the time between two pods that come later: both sides' schedulers are idle for most of it.
+const pause = 20 * time.Millisecond
+
+// comeLater creates pods one by one and measures how long each takes from the request to its binding, as a watch brings it.
+func (p pending) comeLater(ctx context.Context, s side, client kubernetes.Interface, w watch.Interface, t *table, what string) error {
+	sent := make(map[string]time.Time, p.later)
+	var mu sync.Mutex
+	failed := make(chan error, 1)
+	go func() {
+		for i := range p.later {
+			made := numbered(p.pods+i, p.change)
+			mu.Lock()
+			sent[made.Name] = time.Now()
+			mu.Unlock()
+			if _, err := client.CoreV1().Pods("default").Create(ctx, made, metav1.CreateOptions{}); err != nil {
+				w.Stop() // the loop below would wait for the pod
+				failed <- err
+				return
+			}
+			time.Sleep(pause)
+		}
+		failed <- nil
+	}()
+	var took []float64
+	bound := map[string]bool{}
+	for ev := range w.ResultChan() {
+		made, ok := ev.Object.(*corev1.Pod)
+		if !ok || made.Spec.NodeName == "" || bound[made.Name] {
+			continue
+		}
+		mu.Lock()
+		at, later := sent[made.Name]
+		mu.Unlock()
+		if !later {
+			continue
+		}
+		bound[made.Name] = true
+		if took = append(took, time.Since(at).Seconds()); len(took) == p.later {
+			break
+		}
+	}
+	if err := <-failed; err != nil || len(took) < p.later {
+		return errors.Join(err, fmt.Errorf("%d of %d later pods were bound", len(took), p.later))
+	}
+	slices.Sort(took)
+	t.add(s, what+": a later pod, p50", seconds, took[len(took)/2])
+	t.add(s, what+": a later pod, p99", seconds, took[len(took)*99/100])
+	return nil
 }
 
 // bindings returns when a watch of pods brings the first and the last binding of n pods.

@@ -56,6 +56,31 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
+func TestWorkloads(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asProgram, "1")
+	s := &ours{"minikctl", program, t.TempDir(), nil}
+	var got table
+	if err := workloads(t.Context(), s, sizesOf(0.02), &got); err != nil {
+		t.Fatal(err)
+	}
+	later := 0
+	for _, r := range got.rows {
+		if f := r.figures["minikctl"]; len(f) != 1 || f[0] <= 0 && !strings.HasSuffix(r.what, "CPU") {
+			t.Errorf("%s: figures %v, want one above zero", r.what, f)
+		}
+		if strings.HasSuffix(r.what, "a later pod, p99") {
+			later++
+		}
+	}
+	if later != 11 {
+		t.Errorf("pods came later in %d workloads, want 11", later)
+	}
+}
+
 func TestSections(t *testing.T) {
 	all := upstream{etcd: "etcd", apiserver: "kube-apiserver", controllers: "kube-controller-manager", scheduler: "kube-scheduler"}
 	without := all
@@ -64,7 +89,7 @@ func TestSections(t *testing.T) {
 		if !all.can(section.name) {
 			t.Errorf("%s is left out though all programs are there", section.name)
 		}
-		want := section.name == "start" || section.name == "api" || section.name == "backlog"
+		want := section.name == "start" || section.name == "api" || section.name == "backlog" || section.name == "workloads" || section.name == "large"
 		if got := without.can(section.name); got != want {
 			t.Errorf("%s without kube-controller-manager: %v, want %v", section.name, got, want)
 		}

@@ -1,7 +1,7 @@
 // Command compare measures implementations of the Kubernetes API in alternation: this tree's minikctl, that of another
 // commit, and Kubernetes' own programs. It prints Markdown tables of medians and their ratios for docs/benchmarks.md.
 //
-//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,scale,rolling,jobs,endpoints,idle] [-scale 1] [-profiles FOLDER]
+//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,workloads,large,scale,rolling,jobs,endpoints,idle] [-scale 1] [-profiles FOLDER]
 //
 // The first side is always this tree, which the command builds. Environment variables name the programs of the other
 // sides; a side without its programs is left out:
@@ -10,7 +10,7 @@
 //	BASE_WITHOUT             sections that it can't do, separated by commas, e.g. jobs,endpoints without their controllers
 //	MINIKCTL                 this tree's minikctl, if it is built already
 //	ETCD, KUBE_APISERVER     etcd and kube-apiserver: what start and api need of Kubernetes
-//	KUBE_SCHEDULER           with the two above: backlog
+//	KUBE_SCHEDULER           with the two above: backlog, workloads, large
 //	KUBE_CONTROLLER_MANAGER  with the three above: all other sections
 //	KUBECTL                  a program whose start shows the machine's own speed
 //
@@ -49,6 +49,8 @@ var sections = []section{
 	{"deployment", "A Deployment on simulated nodes", deployment},
 	{"scheduler", "The scheduler", scheduler},
 	{"backlog", "The scheduler in a process of its own, started when the pods are there", backlog},
+	{"workloads", "Workloads of scheduler_perf, for a scheduler in a process of its own", workloads},
+	{"large", "A large backlog", large},
 	{"scale", "Many replicas on many simulated nodes", manyReplicas},
 	{"rolling", "Deployments that roll at once", rolling},
 	{"jobs", "Jobs", jobs},
@@ -68,6 +70,7 @@ type sizes struct {
 	list           int           // pods that are listed
 	nodes          int           // simulated nodes
 	replicas, pods int           // of the Deployment; for the scheduler
+	later          int           // pods that come when a backlog is bound
 	settle         time.Duration // between the creation of a backlog's pods and the start of its scheduler
 
 	manyReplicas, manyNodes int           // of scale
@@ -81,6 +84,7 @@ func sizesOf(scale float64) sizes {
 	n := func(full int) int { return max(1, int(float64(full)*scale)) }
 	return sizes{
 		span: time.Duration(float64(3*time.Second) * scale), list: n(5000), nodes: n(100), replicas: n(1000), pods: n(2000),
+		later:        n(200),
 		settle:       time.Duration(float64(3*time.Second) * scale),
 		manyReplicas: n(5000), manyNodes: n(1000), deployments: n(200), jobs: n(1000), endpoints: n(5000),
 		objects: n(1000), idle: time.Duration(float64(time.Minute) * scale),

@@ -250,12 +250,16 @@ func scheduler(ctx context.Context, s side, size sizes, t *table) error {
 // createPods creates pods of app=web for the default scheduler. change sets the constraints of a pod from its number.
 func createPods(ctx context.Context, client kubernetes.Interface, n int, change func(i int, p *corev1.Pod)) error {
 	return parallel(n, 32, func(i int) error {
-		p := pod(fmt.Sprintf("p-%d", i), corev1.DefaultSchedulerName)
-		p.Labels = map[string]string{"app": "web"}
-		change(i, p)
-		_, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
+		_, err := client.CoreV1().Pods("default").Create(ctx, numbered(i, change), metav1.CreateOptions{})
 		return err
 	})
+}
+
+func numbered(i int, change func(i int, p *corev1.Pod)) *corev1.Pod {
+	p := pod(fmt.Sprintf("p-%d", i), corev1.DefaultSchedulerName)
+	p.Labels = map[string]string{"app": "web"}
+	change(i, p)
+	return p
 }
 
 func plain(int, *corev1.Pod) {}

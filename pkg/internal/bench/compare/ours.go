@@ -42,6 +42,11 @@ func (o *ours) start(ctx context.Context, w want) (*cluster, error) {
 	if !w.control {
 		up = append(up, "--only", "apiserver")
 	}
+	var gangs []string
+	if w.gangs {
+		gangs = []string{"--feature-gates", w.gates(), "--runtime-config", w.versions()}
+		up = append(up, gangs...)
+	}
 	if w.nodes > 0 {
 		config := filepath.Join(home, "config.yaml")
 		nodes := fmt.Sprintf("nodes:\n- {count: %d, name: node, runtime: {name: sim}, capacity: {cpu: \"32\", memory: 256Gi, pods: \"110\"}}\n", w.nodes)
@@ -56,8 +61,8 @@ func (o *ours) start(ctx context.Context, w want) (*cluster, error) {
 	}
 	c := &cluster{took: time.Since(began), kubeconfig: kubeconfig}
 	c.schedule = func() (processes, func() error, error) {
-		pid, end, err := serve(home, []string{"HOME=" + home, "KUBECONFIG="}, o.program, "up", "--only", "scheduler", "--kubeconfig", kubeconfig,
-			"--name", "compare-scheduler", "--data-dir", filepath.Join(home, "scheduler"))
+		args := append([]string{"up", "--only", "scheduler", "--kubeconfig", kubeconfig, "--name", "compare-scheduler", "--data-dir", filepath.Join(home, "scheduler")}, gangs...)
+		pid, end, err := serve(home, []string{"HOME=" + home, "KUBECONFIG="}, o.program, args...)
 		return processes{pid}, end, err
 	}
 	c.stop = func() error {

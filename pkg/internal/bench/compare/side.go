@@ -31,6 +31,15 @@ type side interface {
 type want struct {
 	control bool // controllers and a scheduler
 	nodes   int  // simulated nodes, whose pods are Running as soon as they are bound
+	gangs   bool // PodGroups
+}
+
+// gates returns the feature gates as a flag of Kubernetes' programs has them, and versions the API versions.
+func (w want) gates() string {
+	return fmt.Sprintf("GenericWorkload=%t,GangScheduling=%t", w.gangs, w.gangs)
+}
+func (w want) versions() string {
+	return fmt.Sprintf("scheduling.k8s.io/v1alpha2=%t", w.gangs)
 }
 
 // cluster is a running side.

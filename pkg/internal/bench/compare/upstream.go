@@ -30,7 +30,7 @@ func (u *upstream) can(section string) bool {
 	switch section {
 	case "start", "api":
 		return true
-	case "backlog":
+	case "backlog", "workloads", "large":
 		return u.scheduler != ""
 	}
 	return u.controllers != "" && u.scheduler != ""
@@ -87,8 +87,10 @@ func (u *upstream) start(ctx context.Context, w want) (_ *cluster, err error) {
 	run(u.apiserver, "--etcd-servers", client, "--cert-dir", filepath.Join(home, "certs"), "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(ports[0]), "--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--authorization-mode", "Node,RBAC", "--token-auth-file", token,
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key, "--service-account-signing-key-file", key)
-	limits := []string{"--kubeconfig", c.kubeconfig, "--secure-port", "0", "--leader-elect=false", "--kube-api-qps", "10000", "--kube-api-burst", "10000"}
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key, "--service-account-signing-key-file", key,
+		"--feature-gates", w.gates(), "--runtime-config", w.versions())
+	limits := []string{"--kubeconfig", c.kubeconfig, "--secure-port", "0", "--leader-elect=false", "--kube-api-qps", "10000", "--kube-api-burst", "10000",
+		"--feature-gates", w.gates()}
 	if w.control && u.controllers != "" {
 		run(u.controllers, append(slices.Clone(limits), "--service-account-private-key-file", key, "--node-monitor-grace-period", "1h")...)
 	}
