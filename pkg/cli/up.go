@@ -131,9 +131,12 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 		if err != nil {
 			return err
 		}
-		state := upState(cfg.Name, &s, "runs already", "run already")
-		fmt.Fprintf(env.Out, "minikctl: %s; other settings take effect after down and up\n", state)
-		return nil
+		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "runs already", "run already"))
+		different, err := cfg.Differences(paths, s)
+		if len(different) > 0 {
+			fmt.Fprintf(env.Out, "minikctl: it keeps its own settings, which differ in %s; to change them, stop it first: minikctl down --name %s\n", strings.Join(different, ", "), cfg.Name)
+		}
+		return err
 	}
 	if err := daemon.Spawn(cmd.Context(), paths, upArgs(cmd)); err != nil {
 		return err

@@ -199,6 +199,11 @@ func (c *Config) resolve(dir string) error {
 	return nil
 }
 
+const (
+	defaultListen   = "127.0.0.1:0"
+	defaultLogLevel = "info"
+)
+
 // complete fills in the defaults and validates the config.
 func (c *Config) complete() error {
 	set := func(to *string, value string) {
@@ -207,9 +212,9 @@ func (c *Config) complete() error {
 		}
 	}
 	set(&c.DataDir, filepath.Join(Home(), c.Name))
-	set(&c.Listen, "127.0.0.1:0")
+	set(&c.Listen, defaultListen)
 	set(&c.Store, "badger")
-	set(&c.LogLevel, "info")
+	set(&c.LogLevel, defaultLogLevel)
 	if abs, err := filepath.Abs(c.DataDir); err == nil {
 		c.DataDir = abs
 	}

@@ -29,6 +29,10 @@ type State struct {
 
 	// Processes reports whether containers are processes of the daemon's user.
 	Processes bool `json:"processes,omitempty"`
+
+	Listen          string `json:"listen,omitempty"` // this and the next ones are settings of the start
+	LogLevel        string `json:"logLevel,omitempty"`
+	WriteKubeconfig string `json:"writeKubeconfig,omitempty"`
 }
 
 // ReadState returns the state that the last daemon wrote. That daemon may have ended since (see Alive). Without a state, or with one

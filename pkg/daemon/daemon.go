@@ -166,7 +166,7 @@ func (d *Daemon) build(ctx context.Context) error {
 
 // started runs when every service is ready. It writes the kubeconfigs, the settings and the state, and reports the start.
 func (d *Daemon) started(ready func(State)) error {
-	d.state = State{PID: os.Getpid(), Address: d.address, Started: d.machine.Now(), Processes: d.cfg.RunsProcesses()}
+	d.state = State{PID: os.Getpid(), Address: d.address, Started: d.machine.Now(), Processes: d.cfg.RunsProcesses(), Listen: d.cfg.Listen, LogLevel: d.cfg.LogLevel, WriteKubeconfig: d.cfg.WriteKubeconfig}
 	for _, part := range Parts {
 		if d.cfg.Runs(part) {
 			d.state.Parts = append(d.state.Parts, part)
