@@ -18,10 +18,9 @@ import (
 )
 
 func newWhy(env *Env) *cobra.Command {
-	var all bool
 	var f whyFlags
 	cmd := &cobra.Command{
-		Use:   "why pod/NAME",
+		Use:   "why (pod/NAME | -l SELECTOR)",
 		Short: "Show why a pod is on its node, or why it is on none",
 		Long: `Show how the scheduler decided about a pod: which nodes were evaluated, which plugin rejected which nodes and why, and the
 scores of the others. With --node or -o wide: what each plugin returned for a node, and its raw, normalised and weighted score.
@@ -32,47 +31,68 @@ this process, with the cluster and configuration as they are now; the output say
   minikctl why pod web-5c9f7d-x2x7k --all
   minikctl why web-5c9f7d-x2x7k -o wide            # what each plugin returned for each node
   minikctl why web-5c9f7d-x2x7k -o heatmap         # the same as a picture; -o svg for a browser
-  minikctl why web-5c9f7d-x2x7k --node node-3`,
-		Args:              oneObject,
+  minikctl why web-5c9f7d-x2x7k --node node-3
+  minikctl why -l app=web                          # all pods with this label`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.selector != "" && len(args) > 0 {
+				return cmdutil.UsageErrorf(cmd, "selectors and a name exclude each other")
+			}
+			if f.selector != "" {
+				return nil
+			}
+			return oneObject(cmd, args)
+		},
 		ValidArgsFunction: completePods(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := podName(args)
-			if err != nil {
-				return err
-			}
 			if outputs := []string{"", "wide", "heatmap", "svg", "json", "yaml"}; !slices.Contains(outputs, f.output) {
 				return fmt.Errorf("--output: %q is not one of %v", f.output, outputs[1:])
+			}
+			find := f.ofSelected
+			if f.selector == "" {
+				name, err := podName(args)
+				if err != nil {
+					return err
+				}
+				find = func(ctx context.Context, env *Env, namespace string) (*minikctl.DecisionList, error) {
+					return f.ofPod(ctx, env, namespace, name)
+				}
 			}
 			namespace, _, err := env.Factory.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return err
 			}
-			list, err := decisionsOf(cmd.Context(), env, namespace, name)
+			list, err := find(cmd.Context(), env, namespace)
 			if err != nil {
 				return err
 			}
-			if err := f.choose(list, all); err != nil {
-				return err
-			}
-			if f.node != "" || f.isTable() {
-				return f.perNode(cmd.Context(), env, list)
-			}
-			if f.output != "" {
-				return printAs(env, f.output, list)
-			}
-			for i := range list.Items {
-				if err := printDecision(env.Out, &list.Items[i], widthOf(env.Out)); err != nil {
-					return err
-				}
-			}
-			return nil
+			return f.show(cmd.Context(), env, list)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "show all attempts, not only the last")
+	cmdutil.AddLabelSelectorFlagVar(cmd, &f.selector)
+	cmd.Flags().BoolVar(&f.all, "all", false, "show all attempts, not only the last")
 	cmd.Flags().IntVar(&f.attempt, "attempt", 0, "show this attempt (default: the last)")
 	cmd.Flags().StringVar(&f.node, "node", "", "show what each plugin returned for this node")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "wide, heatmap, svg, json, yaml, or empty for text")
 	return cmd
+}
+
+// show prints decisions.
+func (f *whyFlags) show(ctx context.Context, env *Env, list *minikctl.DecisionList) error {
+	if f.node != "" || f.isTable() {
+		return f.perNode(ctx, env, list)
+	}
+	if f.output != "" {
+		return printAs(env, f.output, list)
+	}
+	for i := range list.Items {
+		if f.selector != "" && i > 0 {
+			fmt.Fprintln(env.Out)
+		}
+		if err := printDecision(env.Out, &list.Items[i], widthOf(env.Out)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // completePods completes the names of pods, with or without the type before them.

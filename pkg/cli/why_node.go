@@ -17,9 +17,11 @@ import (
 
 // whyFlags choose a part of the decisions about a pod.
 type whyFlags struct {
-	attempt int
-	node    string
-	output  string
+	selector string // of labels; "": one pod
+	all      bool   // all attempts, not only the last
+	attempt  int    // 0: the last
+	node     string
+	output   string
 }
 
 // isTable reports whether the output has a row for each node.
@@ -39,7 +41,7 @@ type nodeReport struct {
 }
 
 // choose leaves the decisions of the chosen attempts.
-func (f *whyFlags) choose(list *minikctl.DecisionList, all bool) error {
+func (f *whyFlags) choose(list *minikctl.DecisionList) error {
 	switch {
 	case f.attempt > 0:
 		pod := list.Items[0].Pod
@@ -47,7 +49,7 @@ func (f *whyFlags) choose(list *minikctl.DecisionList, all bool) error {
 		if len(list.Items) == 0 {
 			return fmt.Errorf("attempt %d of pod %q is not recorded", f.attempt, pod)
 		}
-	case !all:
+	case !f.all:
 		list.Items = list.Items[len(list.Items)-1:]
 	}
 	return nil
@@ -87,6 +89,9 @@ func (f *whyFlags) perNode(ctx context.Context, env *Env, list *minikctl.Decisio
 		return nil
 	}
 	for i := range reports {
+		if f.selector != "" && i > 0 {
+			fmt.Fprintln(env.Out)
+		}
 		if err := f.print(env, &list.Items[i], &reports[i]); err != nil {
 			return err
 		}
