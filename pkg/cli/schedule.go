@@ -19,6 +19,7 @@ import (
 
 // scheduleFlags are the flags of simulations.
 type scheduleFlags struct {
+	source string // the flags of which one is needed
 	files  []string
 	drain  []string
 	nodes  string
@@ -28,7 +29,7 @@ type scheduleFlags struct {
 }
 
 func newSchedule(env *Env) *cobra.Command {
-	var f scheduleFlags
+	f := scheduleFlags{source: "-f or --drain"}
 	dryRun := true
 	cmd := &cobra.Command{
 		Use:   "schedule --dry-run (-f FILE | --drain NODE)",
@@ -128,7 +129,7 @@ func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []
 // manifests reads the files.
 func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(f.files) == 0 && len(f.drain) == 0 {
-		return nil, errors.New("must specify -f or --drain")
+		return nil, fmt.Errorf("must specify %s", f.source)
 	}
 	var list []whatif.Manifest
 	var err error

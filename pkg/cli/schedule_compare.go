@@ -23,7 +23,7 @@ func checkRunsFormat(format string) error {
 }
 
 func newScheduleCompare(env *Env) *cobra.Command {
-	var f scheduleFlags
+	f := scheduleFlags{source: "-f"}
 	seeds := 10
 	cmd := &cobra.Command{
 		Use:   "compare CONFIG... -f FILE",

@@ -7,6 +7,15 @@ import (
 	"testing"
 )
 
+// TestScheduleWithoutPods checks that the error of a command without pods names the flags that it has.
+func TestScheduleWithoutPods(t *testing.T) {
+	for args, want := range map[string]string{"schedule": "error: must specify -f or --drain\n", "schedule compare a.yaml": "error: must specify -f\n"} {
+		if code, _, errOut := run(t, append([]string{"minikctl"}, strings.Fields(args)...)...); code != 1 || errOut != want {
+			t.Errorf("%s: got %d, %q, want %q", args, code, errOut, want)
+		}
+	}
+}
+
 // TestDrainWithoutPods checks that a dry run of a drain that moves no pod says so.
 func TestDrainWithoutPods(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nodes.yaml")
