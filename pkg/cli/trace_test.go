@@ -229,8 +229,8 @@ func TestShort(t *testing.T) {
 func TestPodName(t *testing.T) {
 	for _, c := range []struct{ args, want, err string }{
 		{"web", "web", ""}, {"pod/web", "web", ""}, {"pods web", "web", ""}, {"po/web", "web", ""},
-		{"deployment/web", "", "deployment/web is not a pod; only pods have decisions: minikctl why pod/NAME"},
-		{"node web", "", "node/web is not a pod; only pods have decisions: minikctl why pod/NAME"},
+		{"deployment/web", "", "deployment/web is not a pod; only pods have decisions: minikctl why pod/NAME, or -l SELECTOR for several pods"},
+		{"node web", "", "node/web is not a pod; only pods have decisions: minikctl why pod/NAME, or -l SELECTOR for several pods"},
 	} {
 		got, err := podName(strings.Fields(c.args))
 		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {

@@ -177,7 +177,7 @@ func podName(args []string) (string, error) {
 	case "pod", "pods", "po":
 		return name, nil
 	}
-	return "", fmt.Errorf("%s/%s is not a pod; only pods have decisions: minikctl why pod/NAME", kind, name)
+	return "", fmt.Errorf("%s/%s is not a pod; only pods have decisions: minikctl why pod/NAME, or -l SELECTOR for several pods", kind, name)
 }
 
 // printGroup writes the outcome of a pod's PodGroup, and the pods for which it found no node.
