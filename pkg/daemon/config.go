@@ -25,7 +25,7 @@ import (
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
 // has run before uses its own settings of the last start: its store, backups, controllers, nodes, kubelet, images, hostCommands, seed, clock, schedulerConfig and
-// schedulerListen, tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
+// schedulerListen, tokenAuthFile and the audit log. An empty flag takes a setting back (--scheduler-config=). For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
 // as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
 //
 // Nodes that a cluster had at its last start and no longer has are removed when the cluster starts: each is cordoned, its

@@ -93,7 +93,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
 		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "scheduler-listen": &cfg.SchedulerListen, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
 	} {
-		if s := v.GetString(key); s != "" {
+		if s := v.GetString(key); s != "" || flags.Changed(key) { // an empty flag takes back a setting of the last start
 			*to = s
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -347,6 +348,9 @@ func (d *Daemon) addScheduler(context.Context) error {
 	s, err := scheduler.New(scheduler.Config{
 		Client: c, Remote: elsewhere, Clock: d.clock, Source: d.source, Registry: d.plugins, Features: d.cfg.features, ConfigFile: d.cfg.SchedulerConfig,
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; --scheduler-config FILE sets another, and --scheduler-config= none", err)
+	}
 	if err != nil {
 		return err
 	}
