@@ -102,7 +102,9 @@ func (w *podWorker) insufficientResource(pod *corev1.Pod, node *corev1.Node) *po
 	if room := node.Status.Allocatable[corev1.ResourcePods]; int64(len(others))+1 > room.Value() {
 		return outOf(corev1.ResourcePods, 1, int64(len(others)), room.Value())
 	}
-	maps.DeleteFunc(wanted, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	maps.DeleteFunc(wanted, func(name corev1.ResourceName, q resource.Quantity) bool {
+		return q.IsZero() || hasDevicesFor(pod, name)
+	})
 	if len(wanted) == 0 {
 		return nil // the sum of the others, which takes time, does not matter
 	}

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +40,15 @@ func (w *podWorker) prepareDevices(ctx context.Context, pod *corev1.Pod) time.Du
 // devicesOf returns the claims of a pod, that of its extended resources among them.
 func devicesOf(pod *corev1.Pod) []corev1.PodResourceClaim {
 	if s := pod.Status.ExtendedResourceClaimStatus; s != nil {
-		return append(pod.Spec.ResourceClaims[:len(pod.Spec.ResourceClaims):len(pod.Spec.ResourceClaims)], corev1.PodResourceClaim{ResourceClaimName: &s.ResourceClaimName})
+		return append(slices.Clone(pod.Spec.ResourceClaims), corev1.PodResourceClaim{ResourceClaimName: &s.ResourceClaimName})
 	}
 	return pod.Spec.ResourceClaims
+}
+
+// hasDevicesFor reports whether the pod has devices of a claim for an extended resource, which the node itself may not have.
+func hasDevicesFor(pod *corev1.Pod, name corev1.ResourceName) bool {
+	s := pod.Status.ExtendedResourceClaimStatus
+	return s != nil && slices.ContainsFunc(s.RequestMappings, func(r corev1.ContainerExtendedResourceRequest) bool { return r.ResourceName == string(name) })
 }
 
 // prepare returns why the pod cannot have the devices of a claim.

@@ -301,16 +301,27 @@ func (c *cluster) events() (out []*corev1.Event) {
 	return out
 }
 
+// decisions lists the decisions about a pod, in their order.
+func (c *cluster) decisions(pod string) (out []*minikctl.Decision) {
+	c.t.Helper()
+	list, err := c.client.List(context.Background(), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=" + pod})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, obj := range list.Items {
+		if d, ok := obj.(*minikctl.Decision); ok && d.Pod == pod {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // decision waits for a decision about a pod.
 func (c *cluster) decision(pod, outcome string) (found *minikctl.Decision) {
 	c.t.Helper()
 	c.eventually("decision "+outcome+" about "+pod, func() bool {
-		list, err := c.client.List(context.Background(), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=" + pod})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, obj := range list.Items {
-			if d, ok := obj.(*minikctl.Decision); ok && d.Pod == pod && d.Outcome == outcome {
+		for _, d := range c.decisions(pod) {
+			if d.Outcome == outcome {
 				found = d
 				return true
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -71,7 +72,8 @@ const dynamicResourcesState framework.StateKey = "DynamicResources"
 
 // podDevices is what one scheduling cycle knows of a pod's claims. Filter may be called for several nodes at the same time.
 type podDevices struct {
-	claims    []podClaim
+	claims    []podClaim           // of the pod's spec; from Reserve on followed by that of its extended resources, if it needs one on the node
+	extended  *extendedDevices     // nil: the pod requests no extended resource of a class
 	allocator structured.Allocator // nil: all claims are allocated
 
 	mu          sync.Mutex
@@ -85,11 +87,16 @@ type podClaim struct {
 	nodes      *nodeaffinity.NodeSelector   // on which the allocated devices are available; nil: on all
 	shared     *resourcev1.AllocationResult // that another pod of the group is about to write; nil: none
 	allocation *resourcev1.AllocationResult // that PreBind is to write; nil: none
-	pending    bool                         // the allocation is among the manager's pending ones for this pod
+	pending    types.UID                    // under which the allocation is among the manager's pending ones for this pod; "": it is not
+	extended   *extendedClaim               // the claim is that of the pod's extended resources
 }
 
-// nodeDevices is what the claims that are not allocated get on one node, in their order.
-type nodeDevices []resourcev1.AllocationResult
+// nodeDevices is what the claims that are not allocated get on one node, in their order, and then that of the extended resources if the pod
+// needs devices for them there.
+type nodeDevices struct {
+	results  []resourcev1.AllocationResult
+	extended *extendedClaim // nil: none
+}
 
 // noClaims is the state of pods without claims. It never changes.
 var noClaims = &podDevices{}
@@ -159,9 +166,12 @@ func (d *dynamicResources) PreEnqueue(_ context.Context, pod *corev1.Pod) *frame
 	return nil
 }
 
-func (*dynamicResources) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+func (d *dynamicResources) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return nil, framework.NewStatus(framework.Unschedulable, "pods with dra resource claims are not signable")
+	}
+	if delegated(pod, d.devices.DeviceClassResolver()) {
+		return nil, unsignedDevices()
 	}
 	return signature(framework.DynamicResourcesSignerName, nil)
 }

@@ -28,7 +28,7 @@ func (*dynamicResources) PreBindPreFlight(_ context.Context, state framework.Cyc
 		return result, framework.AsStatus(err)
 	}
 	if len(s.claims) == 0 {
-		return result, framework.NewStatus(framework.Skip)
+		return result, framework.NewStatus(framework.Skip) // also if the node has the pod's extended resources without devices
 	}
 	return result, nil
 }
@@ -48,7 +48,7 @@ func (d *dynamicResources) PreBind(ctx context.Context, state framework.CycleSta
 		if resourceclaim.IsReservedForPod(pod, c.ResourceClaim, false) {
 			continue
 		}
-		if err := d.bindClaim(ctx, pod, c, group); err != nil {
+		if err := d.bind(ctx, pod, c, group); err != nil {
 			return framework.AsStatus(err)
 		}
 	}
@@ -64,6 +64,21 @@ func (d *dynamicResources) PreBind(ctx context.Context, state framework.CycleSta
 
 // maxConflicts bounds the attempts to write a claim that others write at the same time.
 const maxConflicts = 5
+
+// bind writes a claim. That of extended resources is created, and named in the pod's status.
+func (d *dynamicResources) bind(ctx context.Context, pod *corev1.Pod, c *podClaim, group groupClaims) error {
+	if c.extended == nil {
+		return d.bindClaim(ctx, pod, c, group)
+	}
+	if err := d.createExtended(ctx, pod, c); err != nil {
+		d.release(c, false, group)
+		return err
+	}
+	if err := d.bindClaim(ctx, pod, c, group); err != nil {
+		return err
+	}
+	return d.nameExtended(ctx, pod, c)
+}
 
 // bindClaim writes the claim's allocation, if it has none yet, and the reservation for the pod. c then has the claim that was written.
 func (d *dynamicResources) bindClaim(ctx context.Context, pod *corev1.Pod, c *podClaim, group groupClaims) error {
@@ -118,14 +133,12 @@ func (d *dynamicResources) reserveFor(ctx context.Context, pod *corev1.Pod, c *p
 		if claim, err = d.protect(ctx, pod, claim); err != nil {
 			return nil, fmt.Errorf("add finalizer to claim %s: %w", name, err)
 		}
-		claim.Status.Allocation = c.allocation.DeepCopy()
-	}
-	if a := claim.Status.Allocation; a.AllocationTimestamp == nil {
 		api, err := d.api()
 		if err != nil {
 			return nil, err
 		}
-		a.AllocationTimestamp = new(metav1.NewTime(api.Clock().Now()))
+		claim.Status.Allocation = c.allocation.DeepCopy()
+		claim.Status.Allocation.AllocationTimestamp = new(metav1.NewTime(api.Clock().Now()))
 	}
 	claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
 	claim, err := d.updateStatus(ctx, pod, claim)

@@ -21,7 +21,7 @@ func (d *dynamicResources) EventsToRegister(context.Context) ([]framework.Cluste
 }
 
 // afterClaim queues the pods whose claims exist if a claim was deallocated, and otherwise those that use the claim, unless its status is the
-// same.
+// same. The claim of a pod's own extended resources only changes when it is about to be deleted.
 func (d *dynamicResources) afterClaim(_ klog.Logger, pod *corev1.Pod, before, changed any) (framework.QueueingHint, error) {
 	claim, ok := changed.(*resourcev1.ResourceClaim)
 	if !ok {
@@ -32,7 +32,7 @@ func (d *dynamicResources) afterClaim(_ klog.Logger, pod *corev1.Pod, before, ch
 		return framework.QueueSkip, nil //nolint:nilerr // the pod still lacks a claim
 	}
 	old, _ := before.(*resourcev1.ResourceClaim)
-	if old != nil && old.Status.Allocation != nil && claim.Status.Allocation == nil {
+	if old != nil && (old.Status.Allocation != nil && claim.Status.Allocation == nil || isExtendedClaim(claim, pod)) {
 		return framework.Queue, nil
 	}
 	for _, c := range claims {

@@ -13,20 +13,20 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) *framework.Status {
+func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
 	s, err := podDevicesOf(state)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	if len(s.claims) == 0 {
-		return nil
+	extended, status := d.extendedOn(s, pod, info)
+	if status != nil || len(s.claims) == 0 && extended == nil {
+		return status
 	}
 	node := info.Node()
 	unavailable := d.unavailable(s, node)
-	var found nodeDevices
+	found := nodeDevices{extended: extended}
 	if s.allocator != nil {
-		var status *framework.Status
-		if found, status = d.allocate(ctx, s, node); status != nil {
+		if status := d.allocate(ctx, s, &found, node); status != nil {
 			return status
 		}
 	}
@@ -56,8 +56,8 @@ func (d *dynamicResources) unavailable(s *podDevices, node *corev1.Node) (out []
 	return out
 }
 
-// allocate returns what the claims that have no allocation get on a node, and why if one gets nothing.
-func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, node *corev1.Node) (nodeDevices, *framework.Status) {
+// allocate fills in what the claims that have no allocation get on a node, and returns why if one gets nothing.
+func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, found *nodeDevices, node *corev1.Node) *framework.Status {
 	unallocated := s.unallocated()
 	var claims []*resourcev1.ResourceClaim
 	for _, c := range unallocated {
@@ -65,6 +65,26 @@ func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, node *co
 			claims = append(claims, c.ResourceClaim)
 		}
 	}
+	if found.extended != nil {
+		claims = append(claims, found.extended.claim)
+	}
+	got, status := d.allocateAll(ctx, s, claims, node)
+	if status != nil {
+		return status
+	}
+	for _, c := range unallocated {
+		if c.shared != nil {
+			found.results = append(found.results, *c.shared)
+			continue
+		}
+		found.results, got = append(found.results, got[0]), got[1:]
+	}
+	found.results = append(found.results, got...)
+	return nil
+}
+
+// allocateAll allocates claims on a node.
+func (d *dynamicResources) allocateAll(ctx context.Context, s *podDevices, claims []*resourcev1.ResourceClaim, node *corev1.Node) ([]resourcev1.AllocationResult, *framework.Status) {
 	limited := ctx
 	if d.filterTimeout > 0 {
 		var cancel context.CancelFunc
@@ -84,15 +104,7 @@ func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, node *co
 	case len(got) != len(claims):
 		return nil, unresolvable("cannot allocate all claims")
 	}
-	out := make(nodeDevices, 0, len(unallocated))
-	for _, c := range unallocated {
-		if c.shared != nil {
-			out = append(out, *c.shared)
-			continue
-		}
-		out, got = append(out, got[0]), got[1:]
-	}
-	return out, nil
+	return got, nil
 }
 
 // PostFilter deallocates a claim of the pod that no other pod uses, so that the pod can get other devices, if a node was rejected because of it.
@@ -101,7 +113,7 @@ func (d *dynamicResources) PostFilter(ctx context.Context, state framework.Cycle
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
-	if len(s.claims) == 0 {
+	if len(s.claims) == 0 && s.extended == nil {
 		return nil, framework.NewStatus(framework.Unschedulable, "no new claims to deallocate")
 	}
 	for _, i := range sets.List(s.unavailable) {
@@ -116,6 +128,12 @@ func (d *dynamicResources) PostFilter(ctx context.Context, state framework.Cycle
 		}
 		return nil, framework.NewStatus(framework.Unschedulable, "deallocation of ResourceClaim completed")
 	}
+	if s.extended != nil && s.extended.stale != nil {
+		if err := d.deleteClaim(ctx, pod, s.extended.stale); err != nil {
+			return nil, framework.AsStatus(err)
+		}
+		return nil, framework.NewStatus(framework.Unschedulable, "deletion of ResourceClaim completed")
+	}
 	return nil, framework.NewStatus(framework.Unschedulable, "still not schedulable")
 }
 
@@ -125,8 +143,8 @@ func (*dynamicResources) Score(_ context.Context, state framework.CycleState, _ 
 	if err != nil {
 		return 0, framework.AsStatus(err)
 	}
-	found, ok := s.nodes[info.Node().Name]
-	if !ok {
+	found := s.nodes[info.Node().Name].results
+	if len(found) == 0 {
 		return 0, nil
 	}
 	var sum int64
@@ -135,7 +153,7 @@ func (*dynamicResources) Score(_ context.Context, state framework.CycleState, _ 
 		a := claim.Status.Allocation
 		if a == nil {
 			if len(found) == 0 {
-				return 0, framework.AsStatus(fmt.Errorf("number of allocations %d is smaller than number of claims needing allocation", len(s.nodes[info.Node().Name])))
+				return 0, framework.AsStatus(fmt.Errorf("number of allocations %d is smaller than number of claims needing allocation", len(s.nodes[info.Node().Name].results)))
 			}
 			a, found = &found[0], found[1:]
 		}

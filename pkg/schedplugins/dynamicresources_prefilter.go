@@ -18,17 +18,18 @@ import (
 
 func (d *dynamicResources) PreFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	state.Write(dynamicResourcesState, noClaims)
-	if len(pod.Spec.ResourceClaims) == 0 {
-		return nil, framework.NewStatus(framework.Skip)
-	}
 	claims, err := d.claimsOf(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())
 	}
-	if len(claims) == 0 {
+	extended, err := d.extendedOf(pod)
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	if len(claims) == 0 && extended == nil {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	s := &podDevices{claims: claims}
+	s := &podDevices{claims: claims, extended: extended}
 	for i := range s.claims {
 		if status := d.look(state, pod, &s.claims[i]); status != nil {
 			return nil, status
@@ -112,7 +113,7 @@ func (d *dynamicResources) checkClass(class, request string) *framework.Status {
 
 // prepare makes the allocator if a claim has no allocation yet.
 func (d *dynamicResources) prepare(ctx context.Context, s *podDevices) error {
-	if len(s.unallocated()) == 0 {
+	if len(s.unallocated()) == 0 && s.extended == nil {
 		return nil
 	}
 	taken, err := d.devices.ResourceClaims().GatherAllocatedState()

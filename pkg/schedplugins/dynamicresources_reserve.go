@@ -22,27 +22,29 @@ func (d *dynamicResources) Reserve(_ context.Context, state framework.CycleState
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	unallocated := s.unallocated()
-	if len(unallocated) == 0 {
+	if s.allocator == nil {
 		return nil
+	}
+	found, ok := s.nodes[node]
+	if !ok {
+		if len(s.unallocated()) == 0 {
+			return nil // the node has the pod's extended resources without devices
+		}
+		return framework.AsStatus(errors.New("claim allocation not found for node"))
+	}
+	if found.extended != nil {
+		s.claims = append(s.claims, podClaim{ResourceClaim: found.extended.claim, extended: found.extended})
 	}
 	group, err := groupClaimsOf(state)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	found, ok := s.nodes[node]
-	if !ok || len(found) == 0 {
-		return framework.AsStatus(errors.New("claim allocation not found for node"))
-	}
-	if len(found) != len(unallocated) {
-		return framework.AsStatus(fmt.Errorf("internal error, have %d allocations, %d claims to allocate, want %d claims", len(found), len(unallocated), len(unallocated)))
-	}
-	for i, c := range unallocated {
-		c.allocation = &found[i]
+	for i, c := range s.unallocated() {
+		c.allocation = &found.results[i]
 		if err := d.devices.ResourceClaims().SignalClaimPendingAllocation(c.UID, allocatedCopy(c)); err != nil {
 			return framework.AsStatus(fmt.Errorf("internal error, couldn't signal allocation for claim %s", c.Name))
 		}
-		c.pending = true
+		c.pending = c.UID
 		if group.Set != nil {
 			group.Insert(c.UID)
 		}
@@ -73,6 +75,11 @@ func (d *dynamicResources) Unreserve(ctx context.Context, state framework.CycleS
 	for i := range s.claims {
 		c := &s.claims[i]
 		d.release(c, false, group)
+		if c.extended != nil {
+			d.unreserveExtended(ctx, pod, c)
+			s.claims = s.claims[:i] // Reserve appended it
+			return
+		}
 		if c.Status.Allocation != nil && resourceclaim.IsReservedForPod(pod, c.ResourceClaim, false) {
 			if err := d.unreserve(ctx, pod, c); err != nil {
 				slog.ErrorContext(ctx, "reservation of a resource claim not removed", "pod", pod.Namespace+"/"+pod.Name, "claim", c.Name, "err", err)
@@ -83,17 +90,17 @@ func (d *dynamicResources) Unreserve(ctx context.Context, state framework.CycleS
 
 // release ends the pod's part in the pending allocation of a claim; with force, that of all pods of the group.
 func (d *dynamicResources) release(c *podClaim, force bool, group groupClaims) {
-	if !c.pending {
+	if c.pending == "" {
 		return
 	}
-	c.pending = false
 	tracker := d.devices.ResourceClaims()
-	if tracker.MaybeRemoveClaimPendingAllocation(c.UID, force) {
+	if tracker.MaybeRemoveClaimPendingAllocation(c.pending, force) {
 		tracker.AssumedClaimRestore(c.Namespace, c.Name)
 		if group.Set != nil {
-			group.Delete(c.UID)
+			group.Delete(c.pending)
 		}
 	}
+	c.pending = ""
 }
 
 // unreserve removes the pod from the reservations of a claim. A patch needs no newest version of the claim.

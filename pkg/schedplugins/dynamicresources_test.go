@@ -71,7 +71,10 @@ func (c *cluster) devices(objs ...objectOf) {
 		case *resourcev1.DeviceClass:
 			t.Resource = resourcev1.SchemeGroupVersion.WithResource("deviceclasses")
 		}
-		c.create(t, obj)
+		c.create(t, obj.DeepCopyObject().(objectOf))
+		if claim, ok := obj.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil {
+			c.setClaim(claim.Name, func(now *resourcev1.ResourceClaim) { now.Status = claim.Status })
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
@@ -25,6 +26,7 @@ type fit struct {
 	resources     []measured
 	rate          func([]usage) int64
 	ratePlacement func([]usage) int64 // fullest first, whatever the strategy for nodes
+	classes       framework.DeviceClassResolver
 }
 
 func defaultFit() configv1.NodeResourcesFitArgs {
@@ -37,7 +39,7 @@ func newFit(args configv1.NodeResourcesFitArgs, h framework.Handle) (framework.P
 			args.IgnoredResources = ignored // those of extenders replace the configured ones, as in Kubernetes
 		}
 	}
-	p := &fit{ignored: map[corev1.ResourceName]bool{}, ignoredGroups: map[string]bool{}}
+	p := &fit{ignored: map[corev1.ResourceName]bool{}, ignoredGroups: map[string]bool{}, classes: h.SharedDRAManager().DeviceClassResolver()}
 	var errs field.ErrorList
 	for _, r := range args.IgnoredResources {
 		p.ignored[corev1.ResourceName(r)] = true
@@ -151,10 +153,16 @@ func (p *fit) lacks(w *wanted, node framework.NodeInfo, report func(reason strin
 	check(corev1.ResourceMemory, w.memory, have.GetMemory(), used.GetMemory())
 	check(corev1.ResourceEphemeralStorage, w.storage, have.GetEphemeralStorage(), used.GetEphemeralStorage())
 	for _, s := range w.scalar {
-		if !p.ignores(s.name) {
-			check(s.name, s.value, have.GetScalarResources()[s.name], used.GetScalarResources()[s.name])
+		if total := have.GetScalarResources()[s.name]; !p.ignores(s.name) && !p.delegates(s.name, total) {
+			check(s.name, s.value, total, used.GetScalarResources()[s.name])
 		}
 	}
+}
+
+// delegates reports whether a pod gets devices for a resource on a node, which has the amount total of it: DynamicResources looks whether there
+// are any.
+func (p *fit) delegates(name corev1.ResourceName, total int64) bool {
+	return total <= 0 && p.classes.GetDeviceClass(name) != nil
 }
 
 // ignores reports whether the configuration ignores an extended resource.
@@ -214,7 +222,10 @@ func (p *fit) ScorePlacement(_ context.Context, _ framework.PodGroupCycleState, 
 
 func (*fit) PlacementScoreExtensions() framework.PlacementScoreExtensions { return nil }
 
-func (*fit) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+func (p *fit) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	if delegated(pod, p.classes) {
+		return nil, unsignedDevices()
+	}
 	return requestsSignature(pod)
 }
 
@@ -222,7 +233,26 @@ func (p *fit) EventsToRegister(context.Context) ([]framework.ClusterEventWithHin
 	return []framework.ClusterEventWithHint{
 		on(framework.Pod, framework.Delete|framework.UpdatePodScaleDown, p.freed),
 		on(framework.Node, framework.Add|framework.UpdateNodeAllocatable, p.larger),
+		on(framework.DeviceClass, framework.Add|framework.Update, afterClass),
 	}, nil
+}
+
+// afterClass reports whether a class that was added, or its new resource, stands for a resource that the pod requests.
+func afterClass(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	class, ok := now.(*resourcev1.DeviceClass)
+	if !ok {
+		return framework.Queue, nil
+	}
+	names := map[corev1.ResourceName]bool{}
+	if resource := class.Spec.ExtendedResourceName; resource != nil {
+		names[corev1.ResourceName(*resource)] = true
+	}
+	if was, ok := old.(*resourcev1.DeviceClass); !ok {
+		names[corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+class.Name)] = true
+	} else if resource := was.Spec.ExtendedResourceName; resource != nil {
+		delete(names, corev1.ResourceName(*resource))
+	}
+	return queueIf(slices.ContainsFunc(wantedBy(pod).scalar, func(a amount) bool { return names[a.name] })), nil
 }
 
 // freed reports whether a pod that was deleted, or now requests less, frees a resource that this pod requests.
@@ -245,12 +275,18 @@ func (p *fit) freed(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.Que
 // larger reports whether a node that was added, or has more than before, could fit this pod if it were empty.
 func (p *fit) larger(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	node := nodeOf(now)
-	if node == nil || !p.couldHold(wantedBy(pod), node) {
+	want := wantedBy(pod)
+	if node == nil || !p.couldHold(want, node) {
 		return framework.QueueSkip, nil
 	}
 	was := nodeOf(old)
 	if was == nil {
 		return framework.Queue, nil
+	}
+	for _, s := range want.scalar {
+		if q := node.Status.Allocatable[s.name]; p.delegates(s.name, q.Value()) {
+			return framework.Queue, nil
+		}
 	}
 	for name, q := range node.Status.Allocatable {
 		if before := was.Status.Allocatable[name]; q.Cmp(before) > 0 {
@@ -266,7 +302,7 @@ func (p *fit) couldHold(w *wanted, node *corev1.Node) bool {
 		return false
 	}
 	for _, s := range w.scalar {
-		if q := have[s.name]; !p.ignores(s.name) && s.value > q.Value() {
+		if q := have[s.name]; !p.ignores(s.name) && !p.delegates(s.name, q.Value()) && s.value > q.Value() {
 			return false
 		}
 	}

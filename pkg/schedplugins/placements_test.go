@@ -375,7 +375,7 @@ func TestScorePlacementResources(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			strategy := &configv1.ScoringStrategy{Type: configv1.LeastAllocated, Resources: x.resources}
-			plugin, err := newFit(configv1.NodeResourcesFitArgs{ScoringStrategy: strategy}, nil)
+			plugin, err := newFit(configv1.NodeResourcesFitArgs{ScoringStrategy: strategy}, withoutDevices{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -623,3 +623,8 @@ func TestPlacementFaults(t *testing.T) {
 		}
 	}
 }
+
+// withoutDevices is the Handle of a cluster without classes of devices.
+type withoutDevices struct{ framework.Handle }
+
+func (withoutDevices) SharedDRAManager() framework.SharedDRAManager { return managerOf{} }
