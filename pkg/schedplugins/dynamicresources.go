@@ -68,6 +68,9 @@ var deviceFeatures = structured.Features{
 
 func (*dynamicResources) Name() string { return "DynamicResources" }
 
+// SkipsBinding implements scheduler.SkipsBinding: pods without claims have nothing to bind.
+func (*dynamicResources) SkipsBinding() {}
+
 const dynamicResourcesState framework.StateKey = "DynamicResources"
 
 // podDevices is what one scheduling cycle knows of a pod's claims. Filter may be called for several nodes at the same time.

@@ -53,6 +53,9 @@ func newVolumeBinding(args configv1.VolumeBindingArgs, h framework.Handle) (fram
 
 func (*volumeBinding) Name() string { return "VolumeBinding" }
 
+// SkipsBinding implements scheduler.SkipsBinding: pods without claims have nothing to bind.
+func (*volumeBinding) SkipsBinding() {}
+
 const volumeBindingState framework.StateKey = "VolumeBinding"
 
 // podVolumes is what one scheduling cycle knows of a pod's claims. Filter is called for several nodes at the same time.

@@ -191,6 +191,9 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 
 func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.reserve {
+		if plugin.passes(a) {
+			continue
+		}
 		measured := a.measure(plugin.site)
 		status, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.Reserve(ctx, a.state, a.assumed, a.node)
@@ -252,6 +255,9 @@ const maxPermitWait = 15 * time.Minute
 // unreserve calls Unreserve of all Reserve plugins in reverse order, and logs failures.
 func (p *profile) unreserve(ctx context.Context, a *attempt) {
 	for _, plugin := range slices.Backward(p.reserve) {
+		if plugin.passes(a) {
+			continue
+		}
 		measured := a.measure(&site{instance: plugin.instance, point: "Unreserve"})
 		call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) struct{} {
 			plugin.plugin.Unreserve(ctx, a.state, a.assumed, a.node)

@@ -80,6 +80,9 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 	s.decisions.sendScheduled(a)
 	s.post(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
 	for _, plugin := range a.profile.postBind {
+		if plugin.passes(a) {
+			continue
+		}
 		call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) struct{} {
 			plugin.plugin.PostBind(ctx, a.state, a.assumed, a.node)
 			return struct{}{}
@@ -111,11 +114,12 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 		return status
 	}
 	a.state.SetSkipPreBindPlugins(skip)
-	if skip.Len() < len(a.profile.preBind) {
-		s.decisions.sendScheduled(a)
-		if !a.nominated {
-			s.nominate(ctx, a)
-		}
+	if skip.Len() == len(a.profile.preBind) {
+		return nil
+	}
+	s.decisions.sendScheduled(a)
+	if !a.nominated {
+		s.nominate(ctx, a)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -155,6 +159,10 @@ func (s *Scheduler) nominate(ctx context.Context, a *attempt) {
 func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set[string], *framework.Status) {
 	skip := sets.New[string]()
 	for _, plugin := range p.preBind {
+		if plugin.passes(a) {
+			skip.Insert(plugin.name)
+			continue
+		}
 		at := &site{instance: plugin.instance, point: "PreBindPreFlight"}
 		measured := a.measure(at)
 		status, failure := call(ctx, at, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {

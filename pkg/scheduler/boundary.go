@@ -48,15 +48,22 @@ type instance struct {
 	given  kruntime.Object // the configured arguments
 	// cooperative is true if the plugin is Cooperative.
 	cooperative bool
-	hung        atomic.Int32 // abandoned calls that have not returned
-	running     atomic.Int32 // calls in progress through the function call
-	lastLog     atomic.Int64 // when a failure was last logged, in Unix nanoseconds
-	resumed     func(*instance)
-	timeouts    timeouts
+	// skipsBinding is true if the plugin SkipsBinding.
+	skipsBinding bool
+	hung         atomic.Int32 // abandoned calls that have not returned
+	running      atomic.Int32 // calls in progress through the function call
+	lastLog      atomic.Int64 // when a failure was last logged, in Unix nanoseconds
+	resumed      func(*instance)
+	timeouts     timeouts
 }
 
 // timeouts are the time-outs of plugin calls.
 type timeouts struct{ cycle, binding time.Duration }
+
+// passes reports whether the instance has nothing to do in a pod's binding cycle.
+func (p *instance) passes(a *attempt) bool {
+	return p.skipsBinding && a.state.GetSkipFilterPlugins().Has(p.name)
+}
 
 // site is an extension point of an instance.
 type site struct {

@@ -188,6 +188,7 @@ func (p *profile) makePlugin(ctx context.Context, name string, config []configv1
 	}
 	made.Plugin = plugin
 	_, made.cooperative = plugin.(Cooperative)
+	_, made.skipsBinding = plugin.(SkipsBinding)
 	p.plugins[name] = made
 	return nil
 }

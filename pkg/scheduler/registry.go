@@ -113,6 +113,13 @@ type CycleData interface {
 	CycleOnly()
 }
 
+// SkipsBinding is an optional interface of plugins that have nothing to do in the binding cycle of a pod that their PreFilter has skipped: Reserve,
+// Unreserve, PreBind and PostBind are not called then.
+type SkipsBinding interface {
+	framework.Plugin
+	SkipsBinding()
+}
+
 // Cooperative is an optional interface of plugins whose calls do not block. In the scheduling cycle they only compute, and
 // in a binding cycle they return soon after their context ends. The engine calls them on the goroutine of the loop, without
 // a time-out, which saves several microseconds a pod. It recovers their panics, as those of any plugin. If a call of a
