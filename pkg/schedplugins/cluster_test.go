@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver"
@@ -338,5 +340,47 @@ func (c *cluster) eventually(what string, cond func() bool) {
 			c.t.Fatalf("no %s in time", what)
 		}
 		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// slowStatus is a client that takes its time with the conditions of pods, and notes a binding meanwhile.
+type slowStatus struct {
+	client.Client
+	writing, early atomic.Bool
+	bound          chan struct{}
+}
+
+func (s *slowStatus) Patch(ctx context.Context, t client.Target, p client.Patch, opts metav1.PatchOptions) (runtime.Object, error) {
+	if t.Resource == client.Pods && strings.Contains(string(p.Data), "Unschedulable") {
+		s.writing.Store(true)
+		select {
+		case <-s.bound:
+		case <-time.After(300 * time.Millisecond):
+		}
+		defer s.writing.Store(false)
+	}
+	return s.Client.Patch(ctx, t, p, opts)
+}
+
+func (s *slowStatus) Create(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.CreateOptions) (runtime.Object, error) {
+	if t.Subresource == "binding" {
+		s.early.Store(s.writing.Load())
+		close(s.bound)
+	}
+	return s.Client.Create(ctx, t, obj, opts)
+}
+
+// TestStatusBeforeBinding: a pod that finds a node while the condition of an earlier attempt is being written is bound after that, so that its
+// condition is that of a bound pod.
+func TestStatusBeforeBinding(t *testing.T) {
+	c := newCluster(t)
+	slow := &slowStatus{Client: c.env.Client("kube-scheduler"), bound: make(chan struct{})}
+	c.start(func(cfg *scheduler.Config) { cfg.Client = slow })
+	c.pod("p", "1")
+	c.eventually("condition being written", slow.writing.Load)
+	c.node("n1", "4")
+	c.bound("p")
+	if slow.early.Load() {
+		t.Error("bound while the condition was being written")
 	}
 }

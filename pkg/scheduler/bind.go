@@ -61,6 +61,7 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 		s.unreserveAndForget(ctx, a, status)
 		return
 	}
+	awaitWritten(ctx, a.written)
 	ctx = trace.With(ctx, a.causes()...)
 	for _, st := range a.stages {
 		trace.Add(ctx, st.Name, st.Start, st.Took)

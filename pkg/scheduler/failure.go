@@ -12,6 +12,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
@@ -48,7 +49,45 @@ func (s *Scheduler) publishFailure(ctx context.Context, a *attempt, reason, mess
 		}
 		condition.LastTransitionTime = old.LastTransitionTime
 	}
-	s.spawn(ctx, slowBinding, func(ctx context.Context) { s.patchStatus(ctx, pod, &condition, nominating) })
+	s.writeStatus(ctx, a.queuedPodInfo, func(ctx context.Context) { s.patchStatus(ctx, pod, &condition, nominating) })
+}
+
+// writeStatus calls write in a goroutine, after the writes about the pod's earlier attempts. The pod is bound after it: otherwise a bound pod
+// could be left with a condition that says that it is not.
+func (s *Scheduler) writeStatus(ctx context.Context, p *queuedPodInfo, write func(context.Context)) {
+	before, done := p.written, make(chan struct{})
+	p.written = done
+	started := s.spawn(ctx, slowBinding, func(ctx context.Context) {
+		defer close(done)
+		awaitWritten(ctx, before)
+		write(ctx)
+	})
+	if !started {
+		close(done)
+	}
+}
+
+// awaitWritten waits until a status is written. On a clock with turns, others have theirs meanwhile.
+func awaitWritten(ctx context.Context, written <-chan struct{}) {
+	if written == nil {
+		return
+	}
+	for {
+		select {
+		case <-written:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		if !clock.YieldTurn(ctx) {
+			break
+		}
+	}
+	select {
+	case <-written:
+	case <-ctx.Done():
+	}
 }
 
 func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {

@@ -32,9 +32,10 @@ type queuedPodInfo struct {
 	gatingMessage        string           // of this plugin
 
 	location location
-	index    int    // in the heap of its queue
-	sortKey  any    // of a KeyedSort while the pod is in the activeQ; nil: not computed yet
-	group    string // its key in queue.unschedulable
+	index    int             // in the heap of its queue
+	sortKey  any             // of a KeyedSort while the pod is in the activeQ; nil: not computed yet
+	group    string          // its key in queue.unschedulable
+	written  <-chan struct{} // closed when the status of the last failed attempt is written; nil: there was none
 }
 
 // location is the queue that holds a pod.
