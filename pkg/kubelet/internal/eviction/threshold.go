@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/minikctl/minikctl/pkg/plug"
 )
 
 // Signal is something of a node that is measured.
@@ -167,7 +169,7 @@ func (c Config) parse(s Signal, text string, hard bool) (Threshold, bool, error)
 	if !ok {
 		return t, false, fmt.Errorf("grace period must be specified for the soft eviction threshold %s", s)
 	}
-	t.Grace, err = time.ParseDuration(grace)
+	t.Grace, err = plug.ParseDuration(grace)
 	if err == nil && t.Grace < 0 {
 		err = errors.New("it is negative")
 	}
@@ -181,7 +183,7 @@ func parseValue(text string) (Value, error) {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		f, err := strconv.ParseFloat(share, 32)
 		if err != nil {
-			return Value{}, err
+			return Value{}, fmt.Errorf("%q is not a percentage such as 10%%", text)
 		}
 		if f < 0 || f > 100 {
 			return Value{}, fmt.Errorf("%s is not from 0%% to 100%%", text)
@@ -190,7 +192,7 @@ func parseValue(text string) (Value, error) {
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return Value{}, err
+		return Value{}, fmt.Errorf("%q is neither a quantity such as 100Mi nor a percentage", text)
 	}
 	if q.Sign() <= 0 {
 		return Value{}, fmt.Errorf("%s is not positive", text)
