@@ -216,6 +216,18 @@ TOTAL          NODE    PLUGINS
 	}
 }
 
+// TestPrintDecisionWithoutEvaluation prints the decision about a pod that a Permit plugin rejected, whose record has no evaluation.
+func TestPrintDecisionWithoutEvaluation(t *testing.T) {
+	var b bytes.Buffer
+	d := &minikctl.Decision{Pod: "web", Profile: "default-scheduler", Attempt: 1, Outcome: "Unschedulable", Node: "node-2", Message: "PodGroup not found"}
+	if err := printDecision(&b, d, 80); err != nil {
+		t.Fatal(err)
+	}
+	if want := "pod/web: attempt 1 of profile default-scheduler: Unschedulable after node-2 was chosen\nPodGroup not found\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func TestShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 1499: "1µs", 999_999: "1ms", 12_345_678: "12.35ms", time.Second: "1s", 90*time.Second + 123_456_789: "1m30.12s",

@@ -233,8 +233,11 @@ func scoreList(of []minikctl.PluginScore) string {
 // printDecision writes a decision as text of at most width columns; 0 means any width.
 func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 	where := ""
-	if d.Node != "" {
+	switch {
+	case d.Node != "" && d.Outcome == "Scheduled":
 		where = " to " + d.Node
+	case d.Node != "": // a plugin that is called after the choice, or the API, refused it
+		where = " after " + d.Node + " was chosen"
 	}
 	fmt.Fprintf(w, "pod/%s: attempt %d of profile %s: %s%s\n", d.Pod, d.Attempt, d.Profile, d.Outcome, where)
 	if k := d.WokenBy; k != nil {
@@ -247,7 +250,9 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 		}
 		fmt.Fprintln(w, woken)
 	}
-	fmt.Fprintf(w, "%d of %d nodes evaluated, %d feasible, in %s\n", d.Evaluated, d.Nodes, d.Feasible, short(d.Since()))
+	if d.Nodes > 0 { // else the record has no evaluation
+		fmt.Fprintf(w, "%d of %d nodes evaluated, %d feasible, in %s\n", d.Evaluated, d.Nodes, d.Feasible, short(d.Since()))
+	}
 	if d.Message != "" {
 		for _, line := range wrap(d.Message, cmp.Or(width, len(d.Message))) {
 			fmt.Fprintln(w, line)
