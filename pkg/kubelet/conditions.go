@@ -20,17 +20,18 @@ var ownConditions = []corev1.PodConditionType{
 // conditions returns the pod's conditions: first those of other clients, unchanged, then the kubelet's own. sandbox reports
 // whether the pod's sandbox runs.
 func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time.Time) []corev1.PodCondition {
-	out := otherConditions(pod.Status.Conditions)
 	all := append(slices.Clone(s.InitContainerStatuses), s.ContainerStatuses...)
 	containers := containersReady(pod, all, s.Phase)
+	others := otherConditions(pod.Status.Conditions)
 	own := []corev1.PodCondition{
 		{Type: corev1.PodReadyToStartContainers, Status: boolStatus(sandbox)},
 		initialized(pod, all, s.Phase),
-		podReady(pod, out, containers),
+		podReady(pod, others, containers),
 		containers,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
-	for _, c := range own {
+	for i := range own {
+		c := &own[i]
 		c.ObservedGeneration = pod.Generation
 		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 		for _, list := range [][]corev1.PodCondition{pod.Status.Conditions, old.Conditions} {
@@ -40,9 +41,8 @@ func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time
 				}
 			}
 		}
-		out = append(out, c)
 	}
-	return out
+	return slices.Concat(others, own) // kept for as long as the pod: without unused room
 }
 
 // withDisruption adds the condition DisruptionTarget of a pod that the kubelet ends to its conditions.
@@ -75,7 +75,7 @@ func replaceCondition(list []corev1.PodCondition, c corev1.PodCondition) []corev
 
 // mergeConditions returns the conditions to write: those of other clients in the API, and those that the kubelet has generated.
 func mergeConditions(api, generated []corev1.PodCondition) []corev1.PodCondition {
-	out := append(otherConditions(api), kubeletConditions(generated)...)
+	out := slices.Concat(otherConditions(api), kubeletConditions(generated))
 	for _, c := range generated {
 		if c.Type == corev1.DisruptionTarget && c.Reason == corev1.PodReasonTerminationByKubelet {
 			out = replaceCondition(out, c)
@@ -86,7 +86,7 @@ func mergeConditions(api, generated []corev1.PodCondition) []corev1.PodCondition
 
 // kubeletConditions returns the conditions that a kubelet sets.
 func kubeletConditions(list []corev1.PodCondition) []corev1.PodCondition {
-	var out []corev1.PodCondition
+	out := make([]corev1.PodCondition, 0, len(list))
 	for _, c := range list {
 		if slices.Contains(ownConditions, c.Type) {
 			out = append(out, c)
@@ -97,7 +97,7 @@ func kubeletConditions(list []corev1.PodCondition) []corev1.PodCondition {
 
 // otherConditions returns the conditions that other clients set.
 func otherConditions(list []corev1.PodCondition) []corev1.PodCondition {
-	out := make([]corev1.PodCondition, 0, len(list)+len(ownConditions))
+	var out []corev1.PodCondition
 	for _, c := range list {
 		if !slices.Contains(ownConditions, c.Type) {
 			out = append(out, c)
