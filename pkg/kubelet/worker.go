@@ -362,7 +362,9 @@ func (w *podWorker) updateStatus(ctx context.Context, pod *corev1.Pod, seen Pod)
 	report := trace.From(ctx)
 	w.mu.Lock()
 	same := w.status != nil && equalStatus(*w.status, status)
-	w.status = &status
+	if !same { // an equal one shares its memory with the pod that the API has stored
+		w.status = &status
+	}
 	w.mu.Unlock()
 	if !same {
 		report.Stages = append(report.Stages, w.prober.takeStages()...)
