@@ -126,17 +126,8 @@ func upState(name string, s *daemon.State, cluster, parts string) string {
 
 func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	paths := daemon.PathsIn(cfg.Name, cfg.DataDir)
-	if daemon.Running(paths) {
-		s, err := daemon.ReadState(paths)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "runs already", "run already"))
-		different, err := cfg.Differences(paths, s)
-		if len(different) > 0 {
-			fmt.Fprintf(env.Out, "minikctl: it keeps its own settings, which differ in %s; to change them, stop it first: minikctl down --name %s\n", strings.Join(different, ", "), cfg.Name)
-		}
-		return err
+	if daemon.Running(paths) || daemon.RunsParts(paths) {
+		return reportRunning(env, cfg, paths)
 	}
 	if err := daemon.Spawn(cmd.Context(), paths, upArgs(cmd)); err != nil {
 		return err
@@ -148,6 +139,20 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
 	warnAccess(env, cfg)
 	return nil
+}
+
+// reportRunning prints that the daemon runs, and which of its settings differ from those of cfg.
+func reportRunning(env *Env, cfg *daemon.Config, paths daemon.Paths) error {
+	s, err := daemon.ReadState(paths)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "runs already", "run already"))
+	different, err := cfg.Differences(paths, s)
+	if len(different) > 0 {
+		fmt.Fprintf(env.Out, "minikctl: it keeps its own settings, which differ in %s; to change them, stop it first: minikctl down --name %s\n", strings.Join(different, ", "), cfg.Name)
+	}
+	return err
 }
 
 // waitForWorkloads waits until the pods of all namespaces that should run are ready, and prints their progress.

@@ -88,6 +88,12 @@ func Running(p Paths) bool {
 	return true
 }
 
+// RunsParts reports whether a daemon without an API server runs, and does not stop.
+func RunsParts(p Paths) bool {
+	s, err := ReadState(p)
+	return err == nil && s.Address == "" && !s.Stopping && isDaemon(s.PID, p)
+}
+
 // Ready waits while a daemon starts or stops, and then reports whether one serves. Before Ready, a daemon that accepts connections may not
 // have written its kubeconfig.
 func Ready(ctx context.Context, p Paths) bool {
