@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
@@ -117,17 +118,16 @@ func (d *dynamicResources) newest(ctx context.Context, pod *corev1.Pod, c *podCl
 // reserveFor writes the allocation of c, if it has one to write, and the reservation for the pod to a claim, and returns what was written.
 // Whether the reservation is possible, the API server decides.
 func (d *dynamicResources) reserveFor(ctx context.Context, pod *corev1.Pod, c *podClaim, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
-	name := claim.Namespace + "/" + claim.Name
+	name, what := claim.Namespace+"/"+claim.Name, "reservation"
 	switch {
 	case claim.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("claim %s got deleted in the meantime", name)
-	case c.allocation != nil && claim.Status.Allocation != nil:
-		return nil, fmt.Errorf("claim %s got allocated elsewhere in the meantime", name)
 	case c.allocation == nil && claim.Status.Allocation == nil:
 		return nil, fmt.Errorf("claim %s got deallocated elsewhere in the meantime", name)
-	}
-	what := "reservation"
-	if c.allocation != nil {
+	case c.allocation == nil || isWritten(c.allocation, claim.Status.Allocation):
+	case claim.Status.Allocation != nil:
+		return nil, fmt.Errorf("claim %s got allocated elsewhere in the meantime", name)
+	default:
 		what = "allocation and reservation"
 		var err error
 		if claim, err = d.protect(ctx, pod, claim); err != nil {
@@ -146,6 +146,16 @@ func (d *dynamicResources) reserveFor(ctx context.Context, pod *corev1.Pod, c *p
 		return nil, fmt.Errorf("add %s to claim %s: %w", what, name, err)
 	}
 	return claim, nil
+}
+
+// isWritten reports whether a claim has an allocation already, but for its time: another pod of the group, which shares it, has written it.
+func isWritten(a, has *resourcev1.AllocationResult) bool {
+	if has == nil {
+		return false
+	}
+	same := *has
+	same.AllocationTimestamp = a.AllocationTimestamp
+	return equality.Semantic.DeepEqual(*a, same)
 }
 
 // protect adds the finalizer to a claim, which the caller may change, and returns a copy of what was written.

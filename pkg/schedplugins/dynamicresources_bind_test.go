@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -270,4 +271,46 @@ func TestDeletedClaim(t *testing.T) {
 	c.start(nil)
 	c.pod("pod", "1", useClaims("claim"))
 	c.ends("pod", `resourceclaim "claim" is being deleted`)
+}
+
+// holding is a client that holds writes of claims' statuses back until it is released.
+type holding struct {
+	client.Client
+	held     atomic.Bool
+	released chan struct{}
+}
+
+func (h *holding) Update(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
+	if t.Resource == resourceClaims && t.Subresource == "status" {
+		h.held.Store(true)
+		select {
+		case <-h.released:
+		case <-ctx.Done():
+		}
+	}
+	return h.Client.Update(ctx, t, obj, opts)
+}
+
+// TestInFlight has Kubernetes' case exhausted-resources-in-flight-claim: a device whose allocation is not written yet is not given to another claim, and
+// the claim to no other pod.
+func TestInFlight(t *testing.T) {
+	c := newCluster(t)
+	c.node("n1", "8")
+	c.devices(someClass(gpus), someDevices("n1", "a0"), someClaim("claim"), someClaim("second"))
+	h := &holding{Client: c.env.Client("kube-scheduler"), released: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(h.released) })
+	defer release()
+	c.start(func(cfg *scheduler.Config) { cfg.Client = h })
+	c.pod("pod", "1", useClaims("claim"))
+	c.eventually("allocation in flight", h.held.Load)
+	c.pod("late", "1", useClaims("second"))
+	c.unschedulable("late", rejectedBy+"1 cannot allocate all claims. still not schedulable, "+notHelpful)
+	c.pod("sharer", "1", useClaims("claim"))
+	c.unschedulable("sharer", rejectedBy+"resource claim default/claim is in the process of being allocated. no new claims to deallocate, "+notHelpful)
+	release()
+	c.bound("pod")
+	c.bound("sharer")
+	if now := got(c.claim("claim")); now != "req=n1/a0 for pod sharer" {
+		t.Errorf("the claim has %s", now)
+	}
 }

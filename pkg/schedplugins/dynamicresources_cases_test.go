@@ -81,6 +81,35 @@ func modelled(name, model string) *resourcev1.DeviceClass {
 	return someClass(name, `device.attributes["gpu.example.com"].model == "`+model+`"`)
 }
 
+// shareable lets several claims share the memory of a slice's first device.
+func shareable(s *resourcev1.ResourceSlice, memory string) *resourcev1.ResourceSlice {
+	s.Spec.Devices[0].AllowMultipleAllocations = new(true)
+	s.Spec.Devices[0].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}}
+	return s
+}
+
+// memory makes a request one for a part of a device's memory.
+func memory(amount string) func(*resourcev1.DeviceRequest) {
+	return func(r *resourcev1.DeviceRequest) {
+		r.Exactly.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(amount)}}
+	}
+}
+
+// partitions is a device of 4 slots, and its partitions of as many slots as their names say.
+func partitions(slots ...string) []objectOf {
+	counters := someDevices("n1")
+	counters.Name, counters.Spec.Pool.ResourceSliceCount = "counters", 2
+	counters.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "gpu", Counters: map[string]resourcev1.Counter{"slots": {Value: resource.MustParse("4")}}}}
+	devices := someDevices("n1")
+	devices.Spec.Pool.ResourceSliceCount = 2
+	for i, n := range slots {
+		devices.Spec.Devices = append(devices.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("part-%d", i), ConsumesCounters: []resourcev1.DeviceCounterConsumption{
+			{CounterSet: "gpu", Counters: map[string]resourcev1.Counter{"slots": {Value: resource.MustParse(n)}}},
+		}})
+	}
+	return []objectOf{counters, devices}
+}
+
 // standsFor makes a class stand for an extended resource.
 func standsFor(class *resourcev1.DeviceClass, resource string) *resourcev1.DeviceClass {
 	class.Spec.ExtendedResourceName = &resource
@@ -156,6 +185,12 @@ func TestDynamicResources(t *testing.T) {
 			useClaims("claim"), "n1", "req=n1/a0 req=n1/a1 for pod"},
 		{"count", []objectOf{class, someDevices("n1", "a0", "a1"), someClaim("claim", func(r *resourcev1.DeviceRequest) { r.Exactly.Count = 2 })}, useClaims("claim"), "n1", "req=n1/a0 req=n1/a1 for pod"},
 		{"selector", []objectOf{class, someDevices("n1", "a0", "b0"), someClaim("claim", selects(`device.attributes["gpu.example.com"].model == "b"`))}, useClaims("claim"), "n1", "req=n1/b0 for pod"},
+		{"consumable capacity", []objectOf{class, shareable(slice(), "16Gi"), someClaim("claim", memory("8Gi")), someClaim("second", memory("8Gi"))}, useClaims("claim", "second"), "n1", "req=n1/a0 for pod"},
+		{"consumable capacity, too little", []objectOf{class, shareable(slice(), "16Gi"), someClaim("claim", memory("8Gi")), someClaim("second", memory("9Gi"))}, useClaims("claim", "second"),
+			rejectedBy + "1 cannot allocate all claims. still not schedulable, " + notHelpful, " for "},
+		{"partitions", append(partitions("3", "3", "1"), class, someClaim("claim"), someClaim("second")), useClaims("claim", "second"), "n1", "req=n1/part-0 for pod"},
+		{"partitions, too many", append(partitions("3", "3"), class, someClaim("claim"), someClaim("second")), useClaims("claim", "second"),
+			rejectedBy + "1 cannot allocate all claims. still not schedulable, " + notHelpful, " for "},
 
 		{"extended-resource-name-no-resource", []objectOf{standsFor(someClass(gpus), "example.com/gpu")}, asks("example.com/gpu", "1"),
 			rejectedBy + "1 cannot allocate all claims. still not schedulable, " + notHelpful, ""},

@@ -142,6 +142,11 @@ func TestGangSharesDevice(t *testing.T) {
 		if on := c.bound(name); on != "n2" {
 			t.Errorf("%s is on %s", name, on)
 		}
+		for _, d := range c.decisions(name) {
+			if d.Outcome == "Error" {
+				t.Errorf("%s was not bound at once: %s", name, d.Message)
+			}
+		}
 	}
 	if now := got(c.claim("claim")); now != "req=n2/a0 for x y z" {
 		t.Errorf("the claim has %s", now)
