@@ -230,8 +230,8 @@ func scoreList(of []minikctl.PluginScore) string {
 	return strings.Join(plugins, ", ")
 }
 
-// printDecision writes a decision as text of at most width columns; 0 means any width.
-func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
+// printOutcome writes the outcome of a decision, and what woke the pod.
+func printOutcome(w io.Writer, d *minikctl.Decision, width int) {
 	where := ""
 	switch {
 	case d.Node != "" && d.Outcome == "Scheduled":
@@ -258,6 +258,11 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 			fmt.Fprintln(w, line)
 		}
 	}
+}
+
+// printDecision writes a decision as text of at most width columns; 0 means any width.
+func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
+	printOutcome(w, d, width)
 	printGroup(w, d.Group)
 	if err := printPlacements(w, d.Group, width); err != nil {
 		return err

@@ -87,16 +87,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		cfg.replaceClusterSettings(last) // ~/.minikctl/config.yaml is for new clusters
 	}
 	cfg.Name = name
-	for key, to := range map[string]*string{
-		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
-		"pod-manifest-path": &cfg.Kubelet.StaticPodPath,
-		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
-		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "scheduler-listen": &cfg.SchedulerListen, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
-	} {
-		if s := v.GetString(key); s != "" || flags.Changed(key) { // an empty flag takes back a setting of the last start
-			*to = s
-		}
-	}
+	cfg.loadTexts(v, flags)
 	if err := cfg.resolve("."); err != nil { // those of flags and variables: files' own paths are absolute by now
 		return nil, err
 	}
@@ -143,6 +134,20 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	return cfg, cfg.setRemovedNodes(last)
+}
+
+// loadTexts reads the flags and variables with texts.
+func (c *Config) loadTexts(v *viper.Viper, flags *pflag.FlagSet) {
+	for key, to := range map[string]*string{
+		"data-dir": &c.DataDir, "listen": &c.Listen, "write-kubeconfig": &c.WriteKubeconfig, "token-auth-file": &c.TokenAuthFile,
+		"pod-manifest-path": &c.Kubelet.StaticPodPath,
+		"audit-policy-file": &c.AuditPolicyFile, "audit-log-path": &c.AuditLogPath,
+		"store": &c.Store, "scheduler-config": &c.SchedulerConfig, "scheduler-listen": &c.SchedulerListen, "log-level": &c.LogLevel, "clock": &c.Clock, "memory-limit": &c.MemoryLimit, "cluster-cidr": &c.ClusterCIDR, "kubeconfig": &c.Kubeconfig,
+	} {
+		if s := v.GetString(key); s != "" || flags.Changed(key) { // an empty flag takes back a setting of the last start
+			*to = s
+		}
+	}
 }
 
 // commaList splits the elements at commas and spaces, which viper does not do for variables.

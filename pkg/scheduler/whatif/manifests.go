@@ -140,46 +140,8 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		return true, into(u.Unstructured, &m.Budgets)
 	case "PriorityClass.scheduling.k8s.io":
 		return true, into(u.Unstructured, &m.Priorities)
-	case "PodGroup.scheduling.k8s.io":
-		group, err := podGroup(u.Unstructured, namespace)
-		if err == nil {
-			m.PodGroups = append(m.PodGroups, group)
-		}
-		return true, err
-	case "PodGroup.scheduling.x-k8s.io":
-		group := u.DeepCopy()
-		group.SetNamespace(namespace)
-		m.PodGroups, m.labelled = append(m.PodGroups, group), append(m.labelled, Manifest{group, u.File})
-		return true, nil
-	case "Workload.scheduling.k8s.io": // a template of PodGroups, which have a copy of it
-		return true, nil
-	case "CustomResourceDefinition.apiextensions.k8s.io":
-		if u.GetName() != GroupDefinitionName {
-			return false, nil
-		}
-		m.GroupDefinition, err = converted[apiextensionsv1.CustomResourceDefinition](u.Unstructured)
-		return true, err
 	case "Pod":
-		var pods []*corev1.Pod
-		if err := into(u.Unstructured, &pods); err != nil {
-			return true, err
-		}
-		if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-			return true, nil // it takes up nothing
-		}
-		m.podRow.Default(pods[0])
-		if pods[0].Namespace == "" {
-			pods[0].Namespace = namespace
-		}
-		if pods[0].Spec.NodeName != "" {
-			if pods[0].UID == "" {
-				pods[0].UID = types.UID(pods[0].Namespace + "/" + pods[0].Name)
-			}
-			m.Pods = append(m.Pods, pods[0])
-		} else {
-			m.Workloads = append(m.Workloads, Workload{Name: "Pod/" + pods[0].Name, Pods: pods})
-		}
-		return true, nil
+		return true, m.addPod(u, namespace)
 	case "Deployment.apps":
 		d, err := converted[appsv1.Deployment](u.Unstructured)
 		if err == nil {
@@ -215,6 +177,56 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		return true, err
 	case "DaemonSet.apps", "CronJob.batch", "ReplicationController":
 		return true, fmt.Errorf("this kind cannot be simulated; Pods, Deployments, ReplicaSets, StatefulSets and Jobs can")
+	}
+	return m.addOfGroups(kind, u, namespace)
+}
+
+// addPod adds a pod: to the cluster's, or as a workload if it has no node.
+func (m *Manifests) addPod(u Manifest, namespace string) error {
+	var pods []*corev1.Pod
+	if err := into(u.Unstructured, &pods); err != nil {
+		return err
+	}
+	pod := pods[0]
+	if phase := pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+		return nil // it takes up nothing
+	}
+	m.podRow.Default(pod)
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	if pod.Spec.NodeName == "" {
+		m.Workloads = append(m.Workloads, Workload{Name: "Pod/" + pod.Name, Pods: pods})
+		return nil
+	}
+	if pod.UID == "" {
+		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	}
+	m.Pods = append(m.Pods, pod)
+	return nil
+}
+
+// addOfGroups adds a PodGroup, or the definition of those of scheduling.x-k8s.io.
+func (m *Manifests) addOfGroups(kind string, u Manifest, namespace string) (known bool, err error) {
+	switch kind {
+	case "PodGroup.scheduling.k8s.io":
+		group, err := podGroup(u.Unstructured, namespace)
+		if err == nil {
+			m.PodGroups = append(m.PodGroups, group)
+		}
+		return true, err
+	case "PodGroup.scheduling.x-k8s.io":
+		group := u.DeepCopy()
+		group.SetNamespace(namespace)
+		m.PodGroups, m.labelled = append(m.PodGroups, group), append(m.labelled, Manifest{group, u.File})
+		return true, nil
+	case "Workload.scheduling.k8s.io": // a template of PodGroups, which have a copy of it
+		return true, nil
+	case "CustomResourceDefinition.apiextensions.k8s.io":
+		if u.GetName() == GroupDefinitionName {
+			m.GroupDefinition, err = converted[apiextensionsv1.CustomResourceDefinition](u.Unstructured)
+			return true, err
+		}
 	}
 	return false, nil
 }
