@@ -16,7 +16,7 @@ import (
 )
 
 // nodesTimeout bounds how long a start waits for its nodes.
-const nodesTimeout = 10 * time.Second
+const nodesTimeout = 30 * time.Second
 
 // nodesReady waits until the nodes of this process are ready, so that pods can be scheduled to them when up returns.
 type nodesReady struct {
