@@ -129,7 +129,7 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 	}
 	if e == nil {
 		state := newCycleState()
-		state.group = a.group
+		state.group, state.alone = a.group, !may
 		e = a.profile.evaluate(ctx, t, s.cluster, pod, state, filtered)
 		if may {
 			s.memo.add(key, e)

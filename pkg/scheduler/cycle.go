@@ -176,7 +176,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
 		return
 	}
-	want := numFeasibleNodesToFind(p.percentage, len(nodes))
+	want := numFeasibleNodesToFind(p.percentage, len(nodes), e.state.alone)
 	first := 0
 	if want < len(nodes) {
 		first = cluster.offset % len(nodes)
@@ -492,8 +492,12 @@ func (s *site) failed(status *framework.Status) *framework.Status {
 const minFeasibleNodesToFind = 100
 
 // numFeasibleNodesToFind returns how many of n nodes must pass before filtering stops. Without a percentage all nodes are filtered: the
-// memo keeps the cost small, and the best node is found.
-func numFeasibleNodesToFind(percentage int32, n int) int {
+// memo keeps the cost small, and the best node is found. Only the evaluation of a pod alone, which the memo cannot keep, stops where
+// Kubernetes' does by default.
+func numFeasibleNodesToFind(percentage int32, n int, alone bool) int {
+	if percentage == 0 && alone {
+		percentage = max(50-int32(n)/125, 5)
+	}
 	if percentage == 0 || percentage >= 100 || n < minFeasibleNodesToFind {
 		return n
 	}

@@ -320,10 +320,14 @@ func TestFeasibleNodesToFind(t *testing.T) {
 	for _, c := range []struct {
 		percentage int32
 		nodes      int
+		alone      bool
 		want       int
-	}{{0, 5000, 5000}, {100, 5000, 5000}, {50, 5000, 2500}, {50, 50, 50}, {1, 5000, 100}, {30, 1000, 300}} {
-		if got := numFeasibleNodesToFind(c.percentage, c.nodes); got != c.want {
-			t.Errorf("%d%% of %d nodes: %d, want %d", c.percentage, c.nodes, got, c.want)
+	}{
+		{0, 5000, false, 5000}, {100, 5000, true, 5000}, {50, 5000, false, 2500}, {50, 50, false, 50}, {1, 5000, false, 100}, {30, 1000, true, 300},
+		{0, 1000, true, 420}, {0, 5000, true, 500}, {0, 50000, true, 2500}, {0, 99, true, 99}, {0, 125, true, 100},
+	} {
+		if got := numFeasibleNodesToFind(c.percentage, c.nodes, c.alone); got != c.want {
+			t.Errorf("%d%% of %d nodes, alone %t: %d, want %d", c.percentage, c.nodes, c.alone, got, c.want)
 		}
 	}
 }

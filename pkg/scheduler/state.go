@@ -15,6 +15,7 @@ type cycleState struct {
 
 	skipFilter, skipScore, skipPreBind, parallelPreBind sets.Set[string]
 	group                                               framework.PodGroupCycleState
+	alone                                               bool // the evaluation is for this pod only: the memo can't keep it
 }
 
 var _ framework.CycleState = (*cycleState)(nil)
