@@ -1,0 +1,178 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// scoreAll scores the nodes that passed.
+func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod) {
+	feasible, places := e.feasibleNodes()
+	e.failure = p.runPreScore(ctx, t, e.state, pod, feasible)
+	if t.leave(); e.failure != nil {
+		return
+	}
+	e.scorers = p.scorersFor(e.state)
+	n := len(e.candidates)
+	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
+	for s, scorer := range e.scorers {
+		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
+		t.enter(scorer.site)
+		for k, node := range feasible {
+			if e.raw[s][places[k]], e.failure = score(ctx, t, e.state, pod, scorer, node); e.failure != nil {
+				return
+			}
+		}
+		t.leave()
+		if e.failure = e.normalise(ctx, t, pod, s); e.failure != nil {
+			return
+		}
+	}
+	p.scoreByExtenders(ctx, t, e, pod, feasible, places)
+	e.best = newTournament(n)
+	for i := range n {
+		e.best.seed(i, e.total(i), e.passed(i))
+	}
+	e.best.build()
+	e.scored = true
+}
+
+func (p *profile) scorersFor(state framework.CycleState) []scorer {
+	skip := state.GetSkipScorePlugins()
+	return slices.DeleteFunc(slices.Clone(p.score), func(s scorer) bool { return skip.Has(s.name) })
+}
+
+// runPreScore runs the PreScore plugins. The caller leaves the site of the last one.
+func (p *profile) runPreScore(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
+	skip := sets.New[string]()
+	for _, plugin := range p.preScore {
+		t.enter(plugin.site)
+		status := plugin.plugin.PreScore(ctx, state, pod, nodes)
+		switch {
+		case status.IsSkip():
+			skip.Insert(plugin.name)
+		case !status.IsSuccess():
+			return plugin.failed(status)
+		}
+	}
+	state.SetSkipScorePlugins(skip)
+	return nil
+}
+
+// score returns a plugin's raw score of a node. The tracker is at the plugin's site.
+func score(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, s scorer, node framework.NodeInfo) (int64, *framework.Status) {
+	v, status := s.plugin.Score(ctx, state, pod, node)
+	t.step()
+	if !status.IsSuccess() {
+		return 0, s.failed(status)
+	}
+	return v, nil
+}
+
+// normalise computes one plugin's final scores from its raw ones, for all nodes that passed.
+func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod, s int) *framework.Status {
+	scorer := e.scorers[s]
+	if scorer.normaliser == nil {
+		return e.weighAll(s, e.raw[s])
+	}
+	list := slices.Grow(e.list[:0], e.feasible)
+	for i, n := range e.candidates {
+		if e.passed(i) {
+			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
+		}
+	}
+	e.list = list
+	if status := normaliseBy(ctx, t, scorer, e.state, pod, list); status != nil {
+		return status
+	}
+	k := 0
+	for i := range e.candidates {
+		if e.passed(i) {
+			e.final[s][i] = list[k].Score
+			k++
+		}
+	}
+	return e.weighAll(s, e.final[s])
+}
+
+// weighAll computes the final scores from the normalised ones. Both may be the same slice.
+func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Status) {
+	for i, v := range normalised {
+		if e.passed(i) {
+			if e.final[s][i], status = e.weigh(s, v); status != nil {
+				return status
+			}
+		}
+	}
+	return nil
+}
+
+// weigh checks a normalised score and multiplies it with the plugin's weight.
+func (e *evaluation) weigh(s int, v int64) (int64, *framework.Status) {
+	if v < framework.MinScore || v > framework.MaxScore {
+		return 0, framework.AsStatus(fmt.Errorf("plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
+			e.scorers[s].name, v, framework.MinScore, framework.MaxScore))
+	}
+	return v * e.scorers[s].weight, nil
+}
+
+// normaliseBy calls the plugin's NormalizeScore.
+func normaliseBy(ctx context.Context, t *tracker, s scorer, state framework.CycleState, pod *corev1.Pod, list framework.NodeScoreList) *framework.Status {
+	t.enter(s.normalizing)
+	status := s.normaliser.NormalizeScore(ctx, state, pod, list)
+	t.leave()
+	if !status.IsSuccess() {
+		return s.normalizing.failed(status)
+	}
+	return nil
+}
+
+// total sums a node's final scores.
+func (e *evaluation) total(i int) int64 {
+	var sum int64
+	for s := range e.final {
+		sum += e.final[s][i]
+	}
+	e.totals[i] = sum
+	return sum
+}
+
+// runScore scores nodes for a plugin that calls its Handle.
+func (p *profile) runScore(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) ([]framework.NodePluginScores, *framework.Status) {
+	out := make([]framework.NodePluginScores, len(nodes))
+	for i, n := range nodes {
+		out[i].Name = n.Node().Name
+	}
+	e := &evaluation{scorers: p.scorersFor(state)}
+	for s, scorer := range e.scorers {
+		list := make(framework.NodeScoreList, len(nodes))
+		t.enter(scorer.site)
+		for i, n := range nodes {
+			v, status := score(ctx, t, state, pod, scorer, n)
+			if status != nil {
+				return nil, status
+			}
+			list[i] = framework.NodeScore{Name: n.Node().Name, Score: v}
+		}
+		t.leave()
+		if scorer.normaliser != nil {
+			if status := normaliseBy(ctx, t, scorer, state, pod, list); status != nil {
+				return nil, status
+			}
+		}
+		for i := range list {
+			v, status := e.weigh(s, list[i].Score)
+			if status != nil {
+				return nil, status
+			}
+			out[i].Scores = append(out[i].Scores, framework.PluginScore{Name: scorer.name, Score: v})
+			out[i].TotalScore += v
+		}
+	}
+	return out, nil
+}
