@@ -19,13 +19,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestBacklog(t *testing.T) {
+// thisProgram returns the side of this test's binary.
+func thisProgram(t *testing.T) *ours {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(asProgram, "1")
-	s := &ours{"minikctl", program, t.TempDir(), nil}
+	return &ours{"minikctl", program, t.TempDir(), nil}
+}
+
+func TestBacklog(t *testing.T) {
+	s := thisProgram(t)
 	var got table
 	if err := backlog(t.Context(), s, sizesOf(0.01), &got); err != nil {
 		t.Fatal(err)
@@ -57,12 +63,7 @@ func TestBacklog(t *testing.T) {
 }
 
 func TestWorkloads(t *testing.T) {
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(asProgram, "1")
-	s := &ours{"minikctl", program, t.TempDir(), nil}
+	s := thisProgram(t)
 	var got table
 	if err := workloads(t.Context(), s, sizesOf(0.02), &got); err != nil {
 		t.Fatal(err)
