@@ -110,8 +110,8 @@ func partitions(slots ...string) []objectOf {
 	return []objectOf{counters, devices}
 }
 
-// standsFor makes a class stand for an extended resource.
-func standsFor(class *resourcev1.DeviceClass, resource string) *resourcev1.DeviceClass {
+// providing sets the extendedResourceName of a class.
+func providing(class *resourcev1.DeviceClass, resource string) *resourcev1.DeviceClass {
 	class.Spec.ExtendedResourceName = &resource
 	return class
 }
@@ -192,17 +192,17 @@ func TestDynamicResources(t *testing.T) {
 		{"partitions, too many", append(partitions("3", "3"), class, someClaim("claim"), someClaim("second")), useClaims("claim", "second"),
 			rejectedBy + "1 cannot allocate all claims. still not schedulable, " + notHelpful, " for "},
 
-		{"extended-resource-name-no-resource", []objectOf{standsFor(someClass(gpus), "example.com/gpu")}, asks("example.com/gpu", "1"),
+		{"extended-resource-name-no-resource", []objectOf{providing(someClass(gpus), "example.com/gpu")}, asks("example.com/gpu", "1"),
 			rejectedBy + "1 cannot allocate all claims. still not schedulable, " + notHelpful, ""},
-		{"extended-resource-name-with-resources", []objectOf{standsFor(someClass(gpus), "example.com/gpu"), slice()}, asks("example.com/gpu", "1"), "n1", ""},
+		{"extended-resource-name-with-resources", []objectOf{providing(someClass(gpus), "example.com/gpu"), slice()}, asks("example.com/gpu", "1"), "n1", ""},
 		{"implicit-extended-resource-name-with-resources", []objectOf{class, slice()}, asks("deviceclass.resource.kubernetes.io/gpu.example.com", "1"), "n1", ""},
 		{"extended resource without a class", []objectOf{class, slice()}, asks("example.com/gpu", "1"), rejectedBy + "1 Insufficient example.com/gpu. no new claims to deallocate, " + notHelpful, ""},
-		{"extended-resource-one-device-plugin-one-dra", []objectOf{standsFor(someClass(gpus), "example.com/gpu"), slice()}, func(p *corev1.Pod) {
+		{"extended-resource-one-device-plugin-one-dra", []objectOf{providing(someClass(gpus), "example.com/gpu"), slice()}, func(p *corev1.Pod) {
 			asks("example.com/gpu", "1")(p)
 			asks("example.com/plugged", "1")(p)
 		}, "n1", ""},
-		{"extended-resource-name-with-node-resource", []objectOf{standsFor(someClass(gpus), "example.com/plugged")}, asks("example.com/plugged", "1"), "n1", ""},
-		{"non-DRA-extended-resource-name-with-zero-allocatable", []objectOf{standsFor(someClass(gpus), "example.com/gpu"), slice()}, func(p *corev1.Pod) {
+		{"extended-resource-name-with-node-resource", []objectOf{providing(someClass(gpus), "example.com/plugged")}, asks("example.com/plugged", "1"), "n1", ""},
+		{"non-DRA-extended-resource-name-with-zero-allocatable", []objectOf{providing(someClass(gpus), "example.com/gpu"), slice()}, func(p *corev1.Pod) {
 			asks("example.com/gpu", "1")(p)
 			asks("example.com/zero", "1")(p)
 		}, rejectedBy + "1 Insufficient example.com/zero. still not schedulable, " + notHelpful, ""},

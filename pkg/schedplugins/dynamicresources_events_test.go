@@ -105,7 +105,7 @@ func TestDeviceHints(t *testing.T) {
 // TestClassHints: a class wakes the pods that request the resource for which it now stands.
 func TestClassHints(t *testing.T) {
 	const implicit = "deviceclass.resource.kubernetes.io/gpu.example.com"
-	plain, standing := someClass(gpus), standsFor(someClass(gpus), "example.com/gpu")
+	plain, standing := someClass(gpus), providing(someClass(gpus), "example.com/gpu")
 	for _, x := range []struct {
 		name     string
 		resource string

@@ -20,13 +20,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// A class of devices may stand for an extended resource. A pod that requests the resource gets devices of the class, on nodes that do not have
+// A DeviceClass may provide an extended resource (its extendedResourceName). A pod that requests the resource gets devices of the class, on nodes that do not have
 // the resource themselves: PreBind makes a claim for them, and names it in the pod's status.
 
 // unnamed is the name of such a claim before it is created. It is no valid name, so that no other claim has it.
 const unnamed = "<extended-resources>"
 
-// extendedDevices is what one scheduling cycle knows of a pod's extended resources that a class stands for.
+// extendedDevices is what one scheduling cycle knows of a pod's extended resources that classes provide.
 type extendedDevices struct {
 	amounts []amount                  // of all extended resources of the pod, by name
 	stale   *resourcev1.ResourceClaim // that an earlier cycle made for the pod, and whose pod was not bound; nil: none
@@ -38,12 +38,12 @@ type extendedClaim struct {
 	mappings []corev1.ContainerExtendedResourceRequest
 }
 
-// isExtended reports whether a class may stand for a resource.
+// isExtended reports whether a class may provide a resource.
 func isExtended(name corev1.ResourceName) bool {
 	return scheduler.ExtendedResource(name) || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 }
 
-// delegated reports whether the pod requests a resource that a class stands for.
+// delegated reports whether the pod requests a resource that a class provides.
 func delegated(pod *corev1.Pod, classes framework.DeviceClassResolver) bool {
 	asks := func(list corev1.ResourceList) bool {
 		for name, q := range list {
@@ -71,7 +71,7 @@ func unsignedDevices() *framework.Status {
 	return framework.NewStatus(framework.Unschedulable, "signature disabled when dra extended resources are used in the cluster")
 }
 
-// extendedOf returns what is known of a pod's extended resources, nil if no class stands for one of them.
+// extendedOf returns what is known of a pod's extended resources, nil if no class provides one of them.
 func (d *dynamicResources) extendedOf(pod *corev1.Pod) (*extendedDevices, error) {
 	if !delegated(pod, d.devices.DeviceClassResolver()) {
 		return nil, nil
@@ -138,7 +138,7 @@ func (d *dynamicResources) extendedOn(s *podDevices, pod *corev1.Pod, info frame
 	return out, nil
 }
 
-// namedClass is an extended resource, and the class that stands for it.
+// namedClass is an extended resource, and the class that provides it.
 type namedClass struct {
 	resource corev1.ResourceName
 	class    string

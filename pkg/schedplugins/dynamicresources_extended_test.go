@@ -38,7 +38,7 @@ func (c *cluster) extendedClaims() (out []*resourcev1.ResourceClaim) {
 func TestExtendedResources(t *testing.T) {
 	c := newCluster(t)
 	c.node("n1", "8")
-	c.devices(standsFor(someClass(gpus), "example.com/gpu"), someDevices("n1", "a0", "a1", "a2"), someClaim("claim"))
+	c.devices(providing(someClass(gpus), "example.com/gpu"), someDevices("n1", "a0", "a1", "a2"), someClaim("claim"))
 	c.start(nil)
 	c.pod("pod", "1", asks("example.com/gpu", "2"))
 	c.bound("pod")
@@ -71,7 +71,7 @@ func TestExtendedResources(t *testing.T) {
 func TestExtendedClaimIsRemoved(t *testing.T) {
 	v := newVirtualCluster(t, 1)
 	v.node("n1", "8")
-	v.devices(standsFor(someClass(gpus), "example.com/gpu"), someDevices("n1", "a0"))
+	v.devices(providing(someClass(gpus), "example.com/gpu"), someDevices("n1", "a0"))
 	c := &stumbling{Client: v.env.Client("kube-scheduler")}
 	v.pod("pod", "1", asks("example.com/gpu", "1"))
 	p := v.allPods()["pod"]

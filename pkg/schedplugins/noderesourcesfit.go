@@ -237,7 +237,7 @@ func (p *fit) EventsToRegister(context.Context) ([]framework.ClusterEventWithHin
 	}, nil
 }
 
-// afterClass reports whether a class that was added, or its new resource, stands for a resource that the pod requests.
+// afterClass reports whether a class that was added, or that has got another extendedResourceName, provides a resource that the pod requests.
 func afterClass(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	class, ok := now.(*resourcev1.DeviceClass)
 	if !ok {
