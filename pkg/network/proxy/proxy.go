@@ -44,6 +44,7 @@ type Config struct {
 type Proxy struct {
 	cfg     Config
 	hosts   addresses
+	sockets sockets
 	machine clock.Clock
 
 	services *client.Cache[*corev1.Service]
@@ -92,7 +93,7 @@ func New(cfg Config) *Proxy {
 	cidrs := client.CacheOf[*networkingv1.ServiceCIDR](cfg.Caches, serviceCIDRs)
 	return &Proxy{
 		routes: newRoutes(cfg, cidrs),
-		cfg:    cfg, hosts: addresses{services: cfg.Range.Services(), nodes: cfg.NodeIPs}, machine: clock.Machine(cfg.Clock),
+		cfg:    cfg, hosts: addresses{services: cfg.Range.Services(), nodes: cfg.NodeIPs}, sockets: newSockets(), machine: clock.Machine(cfg.Clock),
 		services: client.CacheOf[*corev1.Service](cfg.Caches, client.Services),
 		slices:   client.CacheOf[*discoveryv1.EndpointSlice](cfg.Caches, client.EndpointSlices),
 		pods:     cfg.Caches.Pods(),
@@ -202,9 +203,9 @@ func (p *Proxy) listenAt(protocol corev1.Protocol, at netip.AddrPort, c *chooser
 	var s server
 	var err error
 	if protocol == corev1.ProtocolUDP {
-		s, err = serveUDP(at, c, p.machine)
+		s, err = serveUDP(at, c, p.sockets, p.machine)
 	} else {
-		s, err = serveTCP(at, c, p.machine)
+		s, err = serveTCP(at, c, p.sockets, p.machine)
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {

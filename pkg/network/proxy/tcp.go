@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -17,10 +16,14 @@ import (
 // dialTime bounds the connection to an endpoint. Endpoints are on this machine: they accept or refuse at once.
 const dialTime = 5 * time.Second
 
+// noKeepAlive is for endpoints: the kernel of this machine tells of their end.
+const noKeepAlive = -1
+
 // tcpServer passes the connections to a TCP frontend on to its endpoints.
 type tcpServer struct {
 	*chooser
 	listener net.Listener
+	sockets  sockets
 	machine  clock.Clock
 	ctx      context.Context //nolint:containedctx // of the dials: it ends with the server
 	cancel   context.CancelFunc
@@ -30,12 +33,12 @@ type tcpServer struct {
 	wg    sync.WaitGroup
 }
 
-func serveTCP(at netip.AddrPort, c *chooser, machine clock.Clock) (*tcpServer, error) {
+func serveTCP(at netip.AddrPort, c *chooser, all sockets, machine clock.Clock) (*tcpServer, error) {
 	l, err := net.Listen("tcp4", at.String())
 	if err != nil {
 		return nil, err
 	}
-	s := &tcpServer{chooser: c, listener: l, machine: machine, conns: map[net.Conn]struct{}{}}
+	s := &tcpServer{chooser: c, listener: l, sockets: all, machine: machine, conns: map[net.Conn]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // clients make the connections, no request does
 	s.wg.Go(s.accept)
 	return s, nil
@@ -51,9 +54,18 @@ func (s *tcpServer) accept() {
 			<-s.machine.After(10 * time.Millisecond)
 			continue
 		}
-		if s.add(conn) {
-			s.wg.Go(func() { s.serve(conn.(*net.TCPConn)) })
+		if !s.sockets.take(s.ctx) { // until then further clients wait in the kernel
+			conn.Close()
+			return
 		}
+		if !s.add(conn) {
+			s.sockets.put()
+			return
+		}
+		s.wg.Go(func() {
+			defer s.sockets.put()
+			s.serve(conn.(*net.TCPConn))
+		})
 	}
 }
 
@@ -87,21 +99,10 @@ func (s *tcpServer) serve(client *net.TCPConn) {
 	copies.Wait()
 }
 
-// pass copies until from ends, and then ends to.
-func pass(to, from *net.TCPConn) {
-	if _, err := io.Copy(to, from); err != nil {
-		_ = to.SetLinger(0) // pass the failure on as a reset
-		to.Close()
-		from.Close()
-		return
-	}
-	_ = to.CloseWrite()
-}
-
 // dial connects to an endpoint, with the client's address as the source where that is possible. It returns nil if none accepts.
 func (s *tcpServer) dial(client netip.Addr) *net.TCPConn {
 	for _, e := range s.choose(client) {
-		d := net.Dialer{Timeout: dialTime, Control: lateSourcePort}
+		d := net.Dialer{Timeout: dialTime, KeepAlive: noKeepAlive, Control: lateSourcePort}
 		if client.IsLoopback() && e.address.Addr().IsLoopback() {
 			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0))
 		}

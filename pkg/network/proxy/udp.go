@@ -14,7 +14,7 @@ const (
 	udpIdle = 2 * time.Minute
 	// maxPacket is the size of the largest UDP packet.
 	maxPacket = 1 << 16
-	// maxFlows bounds the clients of one frontend, each of which takes a socket.
+	// maxFlows bounds the clients of one frontend, so that it leaves room for others.
 	maxFlows = 4096
 )
 
@@ -22,6 +22,7 @@ const (
 type udpServer struct {
 	*chooser
 	conn    *net.UDPConn
+	sockets sockets
 	machine clock.Clock
 
 	mu    sync.Mutex
@@ -35,12 +36,12 @@ type flow struct {
 	conn *net.UDPConn
 }
 
-func serveUDP(at netip.AddrPort, c *chooser, machine clock.Clock) (*udpServer, error) {
+func serveUDP(at netip.AddrPort, c *chooser, all sockets, machine clock.Clock) (*udpServer, error) {
 	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(at))
 	if err != nil {
 		return nil, err
 	}
-	s := &udpServer{chooser: c, conn: conn, machine: machine, flows: map[netip.AddrPort]*flow{}}
+	s := &udpServer{chooser: c, conn: conn, sockets: all, machine: machine, flows: map[netip.AddrPort]*flow{}}
 	s.wg.Go(s.receive)
 	return s, nil
 }
@@ -73,7 +74,7 @@ func (s *udpServer) flow(client netip.AddrPort) *flow {
 		f.conn.Close()
 		delete(s.flows, client)
 	}
-	if len(s.flows) >= maxFlows {
+	if len(s.flows) >= maxFlows || !s.sockets.tryTake() {
 		return nil
 	}
 	for _, e := range s.choose(client.Addr()) {
@@ -90,6 +91,7 @@ func (s *udpServer) flow(client netip.AddrPort) *flow {
 		s.wg.Go(func() { s.reply(client, f) })
 		return f
 	}
+	s.sockets.put()
 	return nil
 }
 
@@ -102,16 +104,19 @@ func (s *udpServer) reply(client netip.AddrPort, f *flow) {
 			delete(s.flows, client)
 		}
 		s.mu.Unlock()
+		s.sockets.put()
 	}()
-	buf := make([]byte, maxPacket)
-	_ = f.conn.SetReadDeadline(s.machine.Now().Add(udpIdle))
+	raw, err := f.conn.SyscallConn()
+	if err != nil {
+		return // closed
+	}
 	for {
-		n, err := f.conn.Read(buf)
-		if err != nil {
-			return
-		}
 		_ = f.conn.SetReadDeadline(s.machine.Now().Add(udpIdle))
-		if _, err := s.conn.WriteToUDPAddrPort(buf[:n], client); err != nil {
+		err := next(raw, func(packet []byte) error {
+			_, err := s.conn.WriteToUDPAddrPort(packet, client)
+			return err
+		})
+		if err != nil {
 			return
 		}
 	}
