@@ -20,7 +20,7 @@ import (
 func newWhy(env *Env) *cobra.Command {
 	var f whyFlags
 	cmd := &cobra.Command{
-		Use:   "why (pod/NAME | -l SELECTOR)",
+		Use:   "why (pod/NAME | [pods] -l SELECTOR)",
 		Short: "Show why a pod is on its node, or why it is on none",
 		Long: `Show how the scheduler decided about a pod: which nodes were evaluated, which plugin rejected which nodes and why, and the
 scores of the others. With --node or -o wide: what each plugin returned for a node, and its raw, normalised and weighted score.
@@ -34,13 +34,13 @@ this process, with the cluster and configuration as they are now; the output say
   minikctl why web-5c9f7d-x2x7k --node node-3
   minikctl why -l app=web                          # all pods with this label`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.selector != "" && len(args) > 0 {
-				return cmdutil.UsageErrorf(cmd, "selectors and a name exclude each other")
-			}
-			if f.selector != "" {
+			switch {
+			case f.selector == "":
+				return oneObject(cmd, args)
+			case len(args) == 0 || len(args) == 1 && isPods(args[0]):
 				return nil
 			}
-			return oneObject(cmd, args)
+			return cmdutil.UsageErrorf(cmd, "selectors and a name exclude each other")
 		},
 		ValidArgsFunction: completePods(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,12 +173,14 @@ func podName(args []string) (string, error) {
 		}
 		name = args[1]
 	}
-	switch kind {
-	case "pod", "pods", "po":
+	if isPods(kind) {
 		return name, nil
 	}
 	return "", fmt.Errorf("%s/%s is not a pod; only pods have decisions: minikctl why pod/NAME, or -l SELECTOR for several pods", kind, name)
 }
+
+// isPods reports whether a word is the resource of pods.
+func isPods(word string) bool { return slices.Contains([]string{"pod", "pods", "po"}, word) }
 
 // printGroup writes the outcome of a pod's PodGroup, and the pods for which it found no node.
 func printGroup(w io.Writer, g *minikctl.GroupAttempt) {
