@@ -66,10 +66,12 @@ func restartsOf(file string) *rand.Rand {
 }
 
 // insertRestarts changes the lines of a script. What the first up prints is not checked: it is another daemon's. While kubectl watches in
-// the background the API server is not killed: the watch would end, as kubectl's do.
+// the background the API server is not killed: the watch would end, as kubectl's do. In scripts that read traces it is not killed either: the
+// steps of the last quarter of a second are lost with it.
 func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 	var out []string
 	started, skip, watching := false, false, false
+	traced := strings.Contains(script, "minikctl trace")
 	for _, line := range strings.Split(script, "\n") {
 		words := strings.Fields(line)
 		step := len(words) > 0 && slices.Contains([]string{"exec", "!", "retry", "spread", "check", "events", "advance", "[manual]"}, words[0]) && !strings.HasPrefix(line, "! std")
@@ -83,7 +85,7 @@ func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 			skip = false
 			if started && rng.Float64() < rate {
 				n := rng.IntN(1000)
-				if watching && choosesServer(n) {
+				if (watching || traced) && choosesServer(n) {
 					n--
 				}
 				out = append(out, fmt.Sprintf("restart %d", n))
