@@ -220,6 +220,8 @@ func TestFormBodies(t *testing.T) {
 		{"verbose health", "/readyz?verbose", nil, "text/plain; charset=utf-8", []string{"[+]ping ok\n", "[+]etcd ok\n", "readyz check passed\n"}},
 		{"one probe", "/livez/ping", nil, "text/plain; charset=utf-8", []string{"ok"}},
 		{"metrics", "/metrics", nil, "", []string{`minikctl_apiserver_requests_total{code="201",resource="configmaps",verb="create"} 1`}},
+		{"state", "/statusz", nil, "text/plain; charset=utf-8", []string{"\napiserver statusz\n", "\nPaths: /debug /flagz /healthz /livez /metrics /readyz /statusz /version\n"}},
+		{"flags", "/flagz", nil, "text/plain; charset=utf-8", []string{"\napiserver flagz\n"}},
 		{"OpenAPI", "/openapi/v3", nil, "application/json", []string{`"apis/apps/v1"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

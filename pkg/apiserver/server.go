@@ -99,6 +99,7 @@ type Config struct {
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
 	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
+	Flags      map[string]string    // what /flagz shows
 }
 
 // AuditConfig configures the audit log.
@@ -198,7 +199,7 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.handler = httpapi.New(httpapi.Config{
 		API: s.api, Authorize: s.engine.Authorize, Rows: s.rows, Stages: s.stages, Authn: s.authn, Audit: s.audit, Issuer: s.issuer,
-		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics, Reader: s.engine.Reader(), Count: s.engine.Count,
+		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics, Flags: cfg.Flags, Reader: s.engine.Reader(), Count: s.engine.Count,
 		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping, MemoryLimit: cfg.MemoryLimit,
 		Healthy: func(ctx context.Context) error { return healthy(ctx, cfg.Store) },
 		Backup: func(ctx context.Context, w io.Writer) error {

@@ -12,10 +12,8 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/daemon"
+	"github.com/minikctl/minikctl/pkg/release"
 )
-
-// clientVersion is the Kubernetes release of the linked verbs.
-const clientVersion = "v1.36.3"
 
 // newVersion returns the verb version. kubectl's own would print the version of this build as Kubernetes'.
 func newVersion(env *Env) *cobra.Command {
@@ -27,7 +25,7 @@ func newVersion(env *Env) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := versions{Client: &version.Info{
-				Major: "1", Minor: "36", GitVersion: clientVersion, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
+				Major: release.Major, Minor: release.Minor, GitVersion: release.Kubernetes, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
 				Platform: runtime.GOOS + "/" + runtime.GOARCH,
 			}, Minikctl: ownVersion()}
 			var err error

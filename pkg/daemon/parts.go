@@ -139,7 +139,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 		},
 		PodWarnings: d.podWarnings(), ServiceWarnings: d.serviceWarnings(), WithoutController: d.withoutController(), Components: d.components(),
 		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
-		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit,
+		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit, Flags: d.cfg.flags(),
 	})
 	if err != nil {
 		return err
@@ -377,7 +377,7 @@ func (d *Daemon) addSchedulerServer(s *scheduler.Scheduler, c client.Client) err
 		return errors.Join(err, l.Close())
 	}
 	slog.Info("scheduler server listens", "address", l.Addr().String())
-	server := &serving.Server{Listener: l, TLS: conf, Client: c, Scheduler: s}
+	server := &serving.Server{Listener: l, TLS: conf, Client: c, Scheduler: s, Clock: d.machine, Flags: d.cfg.flags()}
 	d.services = append(d.services, service{name: "scheduler server", run: server.Run})
 	return nil
 }

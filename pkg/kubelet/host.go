@@ -20,6 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/reconcile"
+	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
 // HostConfig configures a Host.
@@ -28,8 +29,9 @@ type HostConfig struct {
 	Images *images.Store
 	Clock  clock.Clock
 	Source *clock.Source
-	Dir    string  // of volumes and logs; created by the first kubelet that needs it
-	Server *Server // serves logs and exec of all nodes; nil: none
+	Dir    string            // of volumes and logs; created by the first kubelet that needs it
+	Server *Server           // serves logs and exec of all nodes; nil: none
+	Flags  map[string]string // of the process, for the server's /flagz
 
 	// Memory is the folder of volumes in memory, created with the first one; "": they are on disk.
 	Memory string
@@ -54,6 +56,7 @@ type Host struct {
 	pods    *client.Cache[*corev1.Pod]  // nil with PerNode
 	nodes   *client.Cache[*corev1.Node] // nil with PerNode
 	refs    *references
+	zpages  *zpages.Component
 	started time.Time
 
 	mu              sync.Mutex
@@ -88,6 +91,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*podWorker{}, inRuntime: map[objects.Key][]runtimePod{},
 		queuedBeforeRun: map[objects.Key]uint64{}, silent: map[objects.Key]struct{}{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
 	}
+	h.zpages = zpages.New("kubelet", clock.Machine(cfg.Clock), cfg.Flags, debugPaths[:])
 	h.refs = newReferences(h)
 	if cfg.Stages != nil {
 		cfg.Stages.Follow(h.stagesChanged)

@@ -19,10 +19,8 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/release"
 )
-
-// version is the node's kubeletVersion.
-const version = "v1.36.3"
 
 // maxPods is a node's capacity for pods, unless the config sets another.
 const maxPods = 110
@@ -249,7 +247,7 @@ func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 			MachineID: k.machine.id, SystemUUID: k.machine.systemID, BootID: k.machine.bootID,
 			KernelVersion: k.machine.kernel, OSImage: k.machine.image,
 			ContainerRuntimeVersion: "minikctl-" + k.Tier.Name + "://" + k.Tier.Version,
-			KubeletVersion:          version,
+			KubeletVersion:          release.Kubernetes,
 			OperatingSystem:         k.machine.system, Architecture: k.machine.arch,
 		},
 	}

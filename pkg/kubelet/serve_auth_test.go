@@ -85,6 +85,10 @@ func TestServerAccess(t *testing.T) {
 		{"metrics of resources", "GET", "127.0.0.1:10250", "/metrics/resource", plain, alice, 200, "scrape_error 0"},
 		{"statistics without the right", "GET", "n1", "/stats/summary", plain, alice, 403, "Forbidden (user=alice, verb=get, resource=nodes, subresource(s)=[stats])\n\n"},
 		{"pods of the node", "GET", "n1", "/pods", plain, bob, 200, "PodList"},
+		{"state", "GET", "n1", "/statusz", asAPIServer, "", 200, "\nPaths: /checkpoint /flagz /healthz /metrics /pods /stats /statusz\n"},
+		{"state without the right", "GET", "n1", "/statusz", plain, alice, 403, "Forbidden (user=alice, verb=get, resource=nodes, subresource(s)=[statusz])\n\n"},
+		{"flags", "GET", "n1", "/flagz", asAPIServer, "", 200, "\nkubelet flagz\n"},
+		{"flags without the right", "GET", "n1", "/flagz", plain, alice, 403, "Forbidden (user=alice, verb=get, resource=nodes, subresource(s)=[configz])\n\n"},
 		{"exec", "POST", "n1", "/exec/default/p/c", plain, alice, 403, "Forbidden (user=alice, verb=create, resource=nodes, subresource(s)=[proxy])\n\n"},
 		{"checkpoint of no pod", "POST", "n1", "/checkpoint/default/none/c", verified("carol"), "", 404, "not found"},
 	} {

@@ -62,6 +62,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// debugPaths are those that /statusz names.
+var debugPaths = [...]string{"/checkpoint", "/flagz", "/healthz", "/metrics", "/pods", "/stats", "/statusz"}
+
 // Handler serves the paths of the kubelet's API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -69,6 +72,8 @@ func (s *Server) Handler() http.Handler {
 	proxy := subresources{"proxy"}
 	serve("/", proxy, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { http.NotFound(w, r) })
 	serve("GET /healthz", subresources{"healthz", "proxy"}, func(w http.ResponseWriter, _ *http.Request, _ []*Kubelet) { _, _ = io.WriteString(w, "ok") })
+	serve("/statusz", subresources{"statusz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Statusz(w, r) })
+	serve("/flagz", subresources{"configz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Flagz(w, r) })
 	for _, path := range []string{"/pods", "/pods/{$}"} {
 		serve("GET "+path, subresources{"pods", "proxy"}, s.pods)
 	}

@@ -25,8 +25,10 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/client/review"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/health"
 	"github.com/minikctl/minikctl/pkg/scheduler"
+	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
 // Scheduler is what the server shows. Its methods are safe for concurrent use.
@@ -47,6 +49,8 @@ type Server struct {
 	TLS       *tls.Config   // verifies the certificates that clients show by the cluster's authority
 	Client    client.Client // under the scheduler's identity: reviews tokens and rights
 	Scheduler Scheduler
+	Clock     clock.Clock       // of the machine
+	Flags     map[string]string // of the process, for /flagz
 }
 
 // Run serves until ctx ends, and then closes all connections.
@@ -77,10 +81,12 @@ func (s *Server) handler(running context.Context) http.Handler {
 		}},
 	}
 	mux := http.NewServeMux()
+	paths := []string{"/metrics", "/configz", "/statusz", "/flagz"}
 	for path, checks := range map[string][]health.Check{"/healthz": live, "/livez": live, "/readyz": ready} {
 		serve := func(w http.ResponseWriter, r *http.Request) { health.Serve(w, r, checks) }
 		mux.HandleFunc(path, serve)
 		mux.HandleFunc(path+"/", serve)
+		paths = append(paths, path)
 	}
 	mux.HandleFunc("/metrics", s.metrics)
 	mux.HandleFunc("/configz", s.configz)
@@ -89,6 +95,9 @@ func (s *Server) handler(running context.Context) http.Handler {
 	} {
 		mux.HandleFunc(path, s.profiling(profile))
 	}
+	pages := zpages.New("kube-scheduler", s.Clock, s.Flags, paths)
+	mux.HandleFunc("/statusz", pages.Statusz)
+	mux.HandleFunc("/flagz", pages.Flagz)
 	return s.authorized(mux)
 }
 

@@ -56,7 +56,7 @@ func start(t *testing.T, e *apiservertest.Env, s Scheduler) (url string, c *http
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	as := &user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}
-	server := &Server{Listener: l, TLS: conf, Client: e.Server.Client(as, "kube-scheduler"), Scheduler: s}
+	server := &Server{Listener: l, TLS: conf, Client: e.Server.Client(as, "kube-scheduler"), Scheduler: s, Clock: clock.Real()}
 	go func() { ended <- server.Run(ctx) }()
 	cert, err := x509.ParseCertificate(conf.Certificates[0].Certificate[0])
 	if err != nil {
@@ -141,6 +141,9 @@ func TestServer(t *testing.T) {
 	check("pending pods", "/metrics", apiservertest.AliceToken, 200, "# TYPE scheduler_pending_pods gauge\nscheduler_pending_pods{queue=\"active\"} 2\n")
 	check("another path", "/configz", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/configz\"`)
 	check("the configuration", "/configz", apiservertest.AdminToken, 200, `{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}`)
+	check("state", "/statusz", apiservertest.AdminToken, 200, "\nPaths: /configz /flagz /healthz /livez /metrics /readyz /statusz\n")
+	check("flags", "/flagz", apiservertest.AdminToken, 200, "\nkube-scheduler flagz\n")
+	check("state without the right", "/statusz", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/statusz\"`)
 	check("profiles", "/debug/pprof/", apiservertest.AdminToken, 200, "goroutine")
 	check("a profile", "/debug/pprof/goroutine?debug=1", apiservertest.AdminToken, 200, "goroutine profile: total")
 	check("a path that does not exist", "/other", apiservertest.AdminToken, 404, "")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/release"
 )
 
 // changedOnNode returns the new and old pod of a request that changes the spec of a pod on a node, or nil.
@@ -51,8 +52,8 @@ type nodeDeclaredFeatures struct{ reader stage.Reader }
 
 func (nodeDeclaredFeatures) Name() string { return "NodeDeclaredFeatureValidator" }
 
-// release is the Kubernetes version whose feature declarations apply.
-var release = sync.OnceValue(func() *version.Version { return version.MustParseGeneric("v1.36.3") })
+// featuresOf is the release whose feature declarations apply.
+var featuresOf = sync.OnceValue(func() *version.Version { return version.MustParseGeneric(release.Kubernetes) })
 
 func (n nodeDeclaredFeatures) Validate(ctx context.Context, a *stage.Admission) error {
 	pod, old := changedOnNode(a, "//resize/")
@@ -60,7 +61,7 @@ func (n nodeDeclaredFeatures) Validate(ctx context.Context, a *stage.Admission) 
 		return nil
 	}
 	before, after := &ndf.PodInfo{Spec: &old.Spec, Status: &old.Status}, &ndf.PodInfo{Spec: &pod.Spec, Status: &pod.Status}
-	needed, err := ndf.DefaultFramework.InferForPodUpdate(before, after, release())
+	needed, err := ndf.DefaultFramework.InferForPodUpdate(before, after, featuresOf())
 	if err != nil {
 		return forbid(a, "failed to infer pod capability requirements: %w", err)
 	}

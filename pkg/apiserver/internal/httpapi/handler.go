@@ -23,6 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
 // Config holds the parts of the API server that the handler uses.
@@ -39,6 +40,7 @@ type Config struct {
 	Extensions *aggregate.Extensions
 	Kubelets   *connect.Kubelets
 	Metrics    *prometheus.Registry // the server's own are added to it for /metrics; nil: those only
+	Flags      map[string]string    // of the process, for /flagz
 
 	Backup func(context.Context, io.Writer) error // writes a backup of the store; nil: there are none
 
@@ -57,6 +59,7 @@ type Handler struct {
 	config   Config
 	machine  clock.Clock
 	metrics  metrics
+	zpages   *zpages.Component
 	running  inflight
 	crowd    *crowd
 	fair     *fair.Limit // of requests that the FlowSchemas hold for
@@ -77,6 +80,7 @@ func New(cfg Config) *Handler {
 	s.crowd = newCrowd(mostRequests, mostOfUser)
 	s.fair, s.exempt = s.newLimit(), s.newExempt()
 	s.bodies, s.received = s.newBodies(), s.newReceived()
+	s.zpages = zpages.New("apiserver", s.machine, cfg.Flags, s.paths())
 	s.handler = chain(s.routes(), s.filters())
 	return s
 }

@@ -10,11 +10,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/minikctl/minikctl/pkg/release"
 )
 
-// release is the Kubernetes version that the server implements.
-var release = version.Info{
-	Major: "1", Minor: "36", EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35", GitVersion: "v1.36.3", GitTreeState: "clean",
+// ownVersion is what the server reports of itself.
+var ownVersion = version.Info{
+	Major: release.Major, Minor: release.Minor, EmulationMajor: release.Major, EmulationMinor: release.Minor,
+	MinCompatibilityMajor: release.Major, MinCompatibilityMinor: "35", GitVersion: release.Kubernetes, GitTreeState: "clean",
 	GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 }
 
@@ -36,6 +39,8 @@ func (s *Handler) pages() []page {
 		{"/openapi/v2", s.describe}, {"/openapi/v3", s.describe}, {"/openapi/v3/", s.describe},
 		{"/metrics", s.metrics.handler.ServeHTTP},
 		{"/version", s.version}, {"/version/", s.version},
+		{"/statusz", func(w http.ResponseWriter, r *http.Request) { s.zpages.Statusz(w, r) }},
+		{"/flagz", func(w http.ResponseWriter, r *http.Request) { s.zpages.Flagz(w, r) }},
 		{"/openid/v1/jwks", s.keySet}, {"/.well-known/openid-configuration", s.openID},
 		{"/debug/pprof/", pprof.Index}, {"/debug/pprof/profile", pprof.Profile}, {"/debug/pprof/symbol", pprof.Symbol},
 		{"/debug/pprof/trace", pprof.Trace}, {"/debug/store/", s.backup},
@@ -81,19 +86,24 @@ func (s *Handler) index(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	var paths []string
-	for _, p := range s.pages() {
-		if p.path != "/" && !strings.HasSuffix(p.path, "/") {
-			paths = append(paths, p.path)
-		}
-	}
-	paths = append(paths, s.catalog(r.Context()).Paths()...)
+	paths := append(s.paths(), s.catalog(r.Context()).Paths()...)
 	sort.Strings(paths)
 	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
 }
 
+// paths returns the paths of the pages, without those of folders.
+func (s *Handler) paths() []string {
+	var paths []string
+	for _, p := range s.pages() {
+		if !strings.HasSuffix(p.path, "/") {
+			paths = append(paths, p.path)
+		}
+	}
+	return paths
+}
+
 func (s *Handler) version(w http.ResponseWriter, _ *http.Request) {
-	writeRaw(w, http.StatusOK, release)
+	writeRaw(w, http.StatusOK, ownVersion)
 }
 
 // writeRaw responds with indented JSON.

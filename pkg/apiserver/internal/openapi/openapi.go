@@ -14,12 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/release"
 )
 
 //go:generate go run ./gen
-
-// release is the version of the API in the documents, the same as in /version.
-const release = "v1.36.3"
 
 // Specs holds the documents of a fixed set of resources. It is safe for concurrent use.
 type Specs struct {
@@ -132,7 +130,7 @@ func (s *Specs) SwaggerProtobuf() (body []byte, etag string, err error) {
 // hash returns the hash of a document's sources, which costs less than the document.
 func (s *Specs) hash(gv schema.GroupVersion) string {
 	h := sha512.New()
-	fmt.Fprintln(h, release, definitionsHash(), gv)
+	fmt.Fprintln(h, release.Kubernetes, definitionsHash(), gv)
 	for _, v := range s.versions[gv] {
 		r := v.resource
 		fmt.Fprintf(h, "%+v %v %v %v %v %T %s\n", r.Names, r.Verbs, r.Connects, r.Status != nil, r.Scale != nil, v.version.New(), r.Revision)
@@ -159,7 +157,7 @@ func (s *Specs) makeDocument(gv schema.GroupVersion) []byte {
 	add(schemas, own, asIs)
 	return mustJSON(map[string]any{
 		"openapi": "3.0.0",
-		"info":    map[string]any{"title": "Kubernetes", "version": release},
+		"info":    map[string]any{"title": "Kubernetes", "version": release.Kubernetes},
 		"paths":   paths,
 		"components": map[string]any{
 			"schemas": schemas,

@@ -11,6 +11,8 @@ import (
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/minikctl/minikctl/pkg/release"
 )
 
 // makeSwagger builds the OpenAPI v2 document.
@@ -44,7 +46,7 @@ func (s *Specs) makeSwagger() (document, error) {
 	add(definitions, own, asAny)
 	body := mustJSON(map[string]any{
 		"swagger":     "2.0",
-		"info":        map[string]any{"title": "Kubernetes", "version": release},
+		"info":        map[string]any{"title": "Kubernetes", "version": release.Kubernetes},
 		"paths":       paths,
 		"definitions": definitions,
 		"securityDefinitions": map[string]any{"BearerToken": map[string]any{
