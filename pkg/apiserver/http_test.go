@@ -220,6 +220,8 @@ func TestFormBodies(t *testing.T) {
 		{"verbose health", "/readyz?verbose", nil, "text/plain; charset=utf-8", []string{"[+]ping ok\n", "[+]etcd ok\n", "readyz check passed\n"}},
 		{"one probe", "/livez/ping", nil, "text/plain; charset=utf-8", []string{"ok"}},
 		{"metrics", "/metrics", nil, "", []string{`minikctl_apiserver_requests_total{code="201",resource="configmaps",verb="create"} 1`}},
+		{"index", "/", nil, "application/json", []string{`"/apis/",`, `"/apis/apps/v1",`, `"/livez/ping",`, `"/metrics/slis",`, `"/openapi/v3/",`, `"/readyz/shutdown",`}},
+		{"results of checks", "/metrics/slis", nil, "", []string{`kubernetes_healthcheck{name="ping",type="readyz"} 1`, `kubernetes_healthchecks_total{name="etcd",status="success",type="readyz"} `}},
 		{"state", "/statusz", nil, "text/plain; charset=utf-8", []string{"\napiserver statusz\n", "\nPaths: /debug /flagz /healthz /livez /metrics /readyz /statusz /version\n"}},
 		{"flags", "/flagz", nil, "text/plain; charset=utf-8", []string{"\napiserver flagz\n"}},
 		{"OpenAPI", "/openapi/v3", nil, "application/json", []string{`"apis/apps/v1"`}},

@@ -20,7 +20,7 @@ type Check struct {
 var Ping = Check{"ping", func(context.Context) error { return nil }}
 
 // Serve responds with the outcome of the checks, or of the one that the path names below that of all: /readyz/NAME. The reasons of failures are only logged.
-func Serve(w http.ResponseWriter, r *http.Request, checks []Check) {
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, checks []Check) {
 	kind, one, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
@@ -35,7 +35,11 @@ func Serve(w http.ResponseWriter, r *http.Request, checks []Check) {
 			fmt.Fprintf(&text, "[+]%s excluded: ok\n", c.Name)
 			continue
 		}
-		if err := c.Run(r.Context()); err != nil {
+		err := c.Run(r.Context())
+		if one == "" {
+			s.record(kind, c.Name, err)
+		}
+		if err != nil {
 			slog.WarnContext(r.Context(), "health check failed", "check", c.Name, "err", err)
 			failed = true
 			fmt.Fprintf(&text, "[-]%s failed: reason withheld\n", c.Name)

@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/minikctl/minikctl/pkg/health"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
@@ -65,13 +66,20 @@ func (s *Server) Run(ctx context.Context) error {
 // debugPaths are those that /statusz names.
 var debugPaths = [...]string{"/checkpoint", "/flagz", "/healthz", "/metrics", "/pods", "/stats", "/statusz"}
 
+// checks are those of a kubelet's health. One that responds is healthy: its pods have workers of their own.
+var checks = [...]health.Check{health.Ping, {Name: "log", Run: health.Ping.Run}, {Name: "syncloop", Run: health.Ping.Run}}
+
 // Handler serves the paths of the kubelet's API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	serve := func(pattern string, to subresources, h handler) { mux.Handle(pattern, s.authorized(to, h)) }
 	proxy := subresources{"proxy"}
 	serve("/", proxy, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { http.NotFound(w, r) })
-	serve("GET /healthz", subresources{"healthz", "proxy"}, func(w http.ResponseWriter, _ *http.Request, _ []*Kubelet) { _, _ = io.WriteString(w, "ok") })
+	healths := health.NewServer()
+	for _, path := range []string{"/healthz", "/healthz/"} {
+		serve("GET "+path, subresources{"healthz", "proxy"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { healths.Serve(w, r, checks[:]) })
+	}
+	serve("GET /metrics/slis", subresources{"metrics"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { healths.Metrics(w, r) })
 	serve("/statusz", subresources{"statusz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Statusz(w, r) })
 	serve("/flagz", subresources{"configz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Flagz(w, r) })
 	for _, path := range []string{"/pods", "/pods/{$}"} {

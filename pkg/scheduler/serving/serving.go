@@ -81,9 +81,11 @@ func (s *Server) handler(running context.Context) http.Handler {
 		}},
 	}
 	mux := http.NewServeMux()
+	healths := health.NewServer()
+	mux.HandleFunc("/metrics/slis", healths.Metrics)
 	paths := []string{"/metrics", "/configz", "/statusz", "/flagz"}
 	for path, checks := range map[string][]health.Check{"/healthz": live, "/livez": live, "/readyz": ready} {
-		serve := func(w http.ResponseWriter, r *http.Request) { health.Serve(w, r, checks) }
+		serve := func(w http.ResponseWriter, r *http.Request) { healths.Serve(w, r, checks) }
 		mux.HandleFunc(path, serve)
 		mux.HandleFunc(path+"/", serve)
 		paths = append(paths, path)

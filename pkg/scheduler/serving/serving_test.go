@@ -141,6 +141,7 @@ func TestServer(t *testing.T) {
 	check("pending pods", "/metrics", apiservertest.AliceToken, 200, "# TYPE scheduler_pending_pods gauge\nscheduler_pending_pods{queue=\"active\"} 2\n")
 	check("another path", "/configz", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/configz\"`)
 	check("the configuration", "/configz", apiservertest.AdminToken, 200, `{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}`)
+	check("results of checks", "/metrics/slis", apiservertest.AdminToken, 200, `kubernetes_healthcheck{name="sched-handler-sync",type="readyz"} 1`)
 	check("state", "/statusz", apiservertest.AdminToken, 200, "\nPaths: /configz /flagz /healthz /livez /metrics /readyz /statusz\n")
 	check("flags", "/flagz", apiservertest.AdminToken, 200, "\nkube-scheduler flagz\n")
 	check("state without the right", "/statusz", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/statusz\"`)

@@ -23,6 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/health"
 	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
@@ -60,6 +61,7 @@ type Handler struct {
 	machine  clock.Clock
 	metrics  metrics
 	zpages   *zpages.Component
+	healths  *health.Server
 	running  inflight
 	crowd    *crowd
 	fair     *fair.Limit // of requests that the FlowSchemas hold for
@@ -75,7 +77,7 @@ type Handler struct {
 
 // New returns the handler.
 func New(cfg Config) *Handler {
-	s := &Handler{config: cfg, machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), replays: newReplays(mostReplays, replaysOfUser), flows: flows{reader: cfg.Reader}}
+	s := &Handler{config: cfg, healths: health.NewServer(), machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), replays: newReplays(mostReplays, replaysOfUser), flows: flows{reader: cfg.Reader}}
 	s.memory = &pressure{limit: cfg.MemoryLimit, clock: s.machine, read: readMemory}
 	s.crowd = newCrowd(mostRequests, mostOfUser)
 	s.fair, s.exempt = s.newLimit(), s.newExempt()

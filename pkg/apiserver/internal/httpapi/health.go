@@ -36,5 +36,5 @@ func (s *Handler) checks(ready bool) []health.Check {
 
 // health serves /healthz, /livez and /readyz, and each check below them.
 func (s *Handler) health(w http.ResponseWriter, r *http.Request) {
-	health.Serve(w, r, s.checks(split(r.URL.Path)[0] == "readyz"))
+	s.healths.Serve(w, r, s.checks(split(r.URL.Path)[0] == "readyz"))
 }

@@ -37,7 +37,7 @@ func (s *Handler) pages() []page {
 		{"/livez", s.health}, {"/livez/", s.health},
 		{"/readyz", s.health}, {"/readyz/", s.health},
 		{"/openapi/v2", s.describe}, {"/openapi/v3", s.describe}, {"/openapi/v3/", s.describe},
-		{"/metrics", s.metrics.handler.ServeHTTP},
+		{"/metrics", s.metrics.handler.ServeHTTP}, {"/metrics/slis", s.healths.Metrics},
 		{"/version", s.version}, {"/version/", s.version},
 		{"/statusz", func(w http.ResponseWriter, r *http.Request) { s.zpages.Statusz(w, r) }},
 		{"/flagz", func(w http.ResponseWriter, r *http.Request) { s.zpages.Flagz(w, r) }},
@@ -86,7 +86,13 @@ func (s *Handler) index(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	paths := append(s.paths(), s.catalog(r.Context()).Paths()...)
+	paths := append(s.paths(), "/apis/", "/openapi/v3/")
+	paths = append(paths, s.catalog(r.Context()).Paths()...)
+	for _, kind := range []string{"healthz", "livez", "readyz"} {
+		for _, c := range s.checks(kind == "readyz") {
+			paths = append(paths, "/"+kind+"/"+c.Name)
+		}
+	}
 	sort.Strings(paths)
 	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
 }
