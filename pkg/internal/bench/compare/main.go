@@ -1,7 +1,7 @@
 // Command compare measures implementations of the Kubernetes API in alternation: this tree's minikctl, that of another
 // commit, and Kubernetes' own programs. It prints Markdown tables of medians and their ratios for docs/benchmarks.md.
 //
-//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,workloads,large,scale,rolling,jobs,endpoints,idle] [-scale 1] [-profiles FOLDER]
+//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,workloads,large,scale,rolling,jobs,endpoints,idle] [-workloads NAMES] [-scale 1] [-profiles FOLDER]
 //
 // The first side is always this tree, which the command builds. Environment variables name the programs of the other
 // sides; a side without its programs is left out:
@@ -79,6 +79,8 @@ type sizes struct {
 	jobs, endpoints         int           // Jobs; endpoints of one Service
 	objects                 int           // ConfigMaps and pods of an idle cluster
 	idle                    time.Duration // over which its CPU time is measured
+
+	workloads []string // the names of those to measure; empty: all
 }
 
 func sizesOf(scale float64) sizes {
@@ -96,12 +98,18 @@ func run(ctx context.Context, out, progress io.Writer) error {
 	rounds := flag.Int("rounds", 5, "rounds of every measurement; the tables hold the median")
 	only := flag.String("only", "", "sections to measure, separated by commas (default: all)")
 	scale := flag.Float64("scale", 1, "size of the measurements; below 1 for a trial")
+	names := flag.String("workloads", "", "names of the workloads to measure, separated by commas (default: all)")
 	profiles := flag.String("profiles", "", "an existing folder for profiles of the loads (CPU, heap, allocations)")
 	flag.Parse()
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" && !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
 			return fmt.Errorf("there is no section %q", name)
 		}
+	}
+
+	size := sizesOf(*scale)
+	if *names != "" {
+		size.workloads = strings.Split(*names, ",")
 	}
 
 	dir, err := os.MkdirTemp("", "minikctl-compare")
@@ -127,7 +135,7 @@ func run(ctx context.Context, out, progress io.Writer) error {
 			for i := range able {
 				s := able[(round+i)%len(able)]
 				fmt.Fprintf(progress, "%s: round %d of %d: %s\n", sec.name, round+1, *rounds, s.name())
-				if err := sec.measure(ctx, s, sizesOf(*scale), t); err != nil {
+				if err := sec.measure(ctx, s, size, t); err != nil {
 					return fmt.Errorf("%s of %s: %w", sec.name, s.name(), err)
 				}
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,9 @@ func workloads(ctx context.Context, s side, size sizes, t *table) error {
 		{what: "GangScheduling", pods: size.pods, change: inGang, prepare: gangs(full/gangSize + 2)},
 		{what: "SchedulingWithResourceClaims", pods: few, change: claiming, prepare: claims(size.manyNodes, few+size.later)},
 	} {
+		if len(size.workloads) > 0 && !slices.Contains(size.workloads, p.what) {
+			continue
+		}
 		p.nodes, p.later = size.manyNodes, size.later
 		if p.what == "GangScheduling" {
 			p.later = gangSize * ((p.later + gangSize - 1) / gangSize) // whole gangs
