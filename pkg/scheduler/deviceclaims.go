@@ -45,9 +45,11 @@ func (t *claimTracker) changed(ch client.Change[*resourcev1.ResourceClaim]) {
 		return // an allocation never changes
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	count(&t.allocated, was, false)
 	count(&t.allocated, is, true)
+	t.mu.Unlock()
+	t.devices.index.allocationChanged(was)
+	t.devices.index.allocationChanged(is)
 }
 
 func allocationOf(claim *resourcev1.ResourceClaim) *resourcev1.AllocationResult {
@@ -122,6 +124,10 @@ func (t *claimTracker) GatherAllocatedState() (*structured.AllocatedState, error
 	if _, err := t.devices.synced(); err != nil {
 		return nil, err
 	}
+	return t.gather(), nil
+}
+
+func (t *claimTracker) gather() *structured.AllocatedState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &structured.AllocatedState{
@@ -131,18 +137,22 @@ func (t *claimTracker) GatherAllocatedState() (*structured.AllocatedState, error
 	for _, p := range t.pending {
 		count(s, p.claim.Status.Allocation, true)
 	}
-	return s, nil
+	return s
 }
 
 // SignalClaimPendingAllocation notes the allocation of a claim until it is written. For another pod of the group it counts a sharer.
 func (t *claimTracker) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p, ok := t.pending[uid]; ok {
+	p, ok := t.pending[uid]
+	if ok {
 		p.sharers++
-		return nil
+	} else {
+		t.pending[uid] = &pendingAllocation{claim, 1}
 	}
-	t.pending[uid] = &pendingAllocation{claim, 1}
+	t.mu.Unlock()
+	if !ok {
+		t.devices.index.allocationChanged(claim.Status.Allocation)
+	}
 	return nil
 }
 
@@ -159,17 +169,27 @@ func (t *claimTracker) GetPendingAllocation(uid types.UID) *resourcev1.Allocatio
 // MaybeRemoveClaimPendingAllocation ends a pod's use of a pending allocation, and the allocation with its last pod or if force is true. It
 // reports whether the allocation has ended.
 func (t *claimTracker) MaybeRemoveClaimPendingAllocation(uid types.UID, force bool) bool {
+	claim := t.removePending(uid, force)
+	if claim == nil {
+		return false
+	}
+	t.devices.index.allocationChanged(claim.Status.Allocation)
+	return true
+}
+
+// removePending returns the claim if its pending allocation has ended.
+func (t *claimTracker) removePending(uid types.UID, force bool) *resourcev1.ResourceClaim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, ok := t.pending[uid]
 	if !ok {
-		return false
+		return nil
 	}
 	if p.sharers--; p.sharers > 0 && !force {
-		return false
+		return nil
 	}
 	delete(t.pending, uid)
-	return true
+	return p.claim
 }
 
 // AssumeClaimAfterAPICall puts a claim that the API returned into the cache, before the watch delivers it.

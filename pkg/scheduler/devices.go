@@ -27,6 +27,7 @@ type devices struct {
 	from     atomic.Pointer[deviceCaches] // nil: the API does not serve the resources, or nothing has asked for it yet
 	extended *extendedresourcecache.ExtendedResourceCache
 	claims   claimTracker
+	index    *deviceIndex
 }
 
 // deviceCaches are the caches of devices.
@@ -39,7 +40,7 @@ type deviceCaches struct {
 var _ framework.SharedDRAManager = (*devices)(nil)
 
 func newDevices() *devices {
-	d := &devices{extended: extendedresourcecache.NewExtendedResourceCache(klog.Background())}
+	d := &devices{extended: extendedresourcecache.NewExtendedResourceCache(klog.Background()), index: newDeviceIndex()}
 	d.claims = claimTracker{devices: d, allocated: newAllocatedState(), pending: map[types.UID]*pendingAllocation{}}
 	return d
 }
@@ -66,7 +67,9 @@ func (d *devices) attach(caches *client.Caches) {
 		return
 	}
 	from.claims.Subscribe(d.claims.changed)
+	from.slices.Subscribe(d.index.sliceChanged)
 	from.classes.Subscribe(func(ch client.Change[*resourcev1.DeviceClass]) {
+		defer d.index.classesChanged()
 		switch {
 		case ch.Deleted():
 			d.extended.OnDelete(ch.Old)
