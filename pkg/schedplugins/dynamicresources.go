@@ -31,6 +31,7 @@ type dynamicResources struct {
 	filterTimeout  time.Duration // zero: none
 	bindingTimeout time.Duration
 	selectors      func() *cel.Cache // of compiled CEL expressions
+	kept           *keptAllocations
 }
 
 func defaultDynamicResources() configv1.DynamicResourcesArgs {
@@ -41,7 +42,7 @@ func defaultDynamicResources() configv1.DynamicResourcesArgs {
 }
 
 func newDynamicResources(args configv1.DynamicResourcesArgs, h framework.Handle) (framework.Plugin, error) {
-	d := &dynamicResources{handle: h, devices: h.SharedDRAManager(), bindingTimeout: configv1.DynamicResourcesBindingTimeoutDefault, selectors: sync.OnceValue(newSelectors)}
+	d := &dynamicResources{handle: h, devices: h.SharedDRAManager(), bindingTimeout: configv1.DynamicResourcesBindingTimeoutDefault, selectors: sync.OnceValue(newSelectors), kept: &keptAllocations{}}
 	if t := args.FilterTimeout; t != nil {
 		if d.filterTimeout = t.Duration; t.Duration < 0 {
 			return nil, field.Invalid(field.NewPath("filterTimeout"), t, "must be zero or positive")
@@ -75,11 +76,14 @@ const dynamicResourcesState framework.StateKey = "DynamicResources"
 
 // podDevices is what one scheduling cycle knows of a pod's claims. Filter may be called for several nodes at the same time.
 type podDevices struct {
-	claims    []podClaim           // of the pod's spec; from Reserve on followed by that of its extended resources, if it needs one on the node
-	extended  *extendedDevices     // nil: the pod requests no extended resource of a class
-	allocator structured.Allocator // nil: all claims are allocated
+	claims     []podClaim       // of the pod's spec; from Reserve on followed by that of its extended resources, if it needs one on the node
+	extended   *extendedDevices // nil: the pod requests no extended resource of a class
+	allocating bool             // a claim is not allocated
+	specs      []byte           // of the claims of the pod's spec that are to be allocated
 
 	mu          sync.Mutex
+	taken       structured.AllocatedState
+	takenAt     uint64        // the device revision whose allocations are in taken
 	unavailable sets.Set[int] // the allocated claims that are not available on at least one node
 	nodes       map[string]nodeDevices
 }

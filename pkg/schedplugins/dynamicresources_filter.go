@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -25,7 +26,7 @@ func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleStat
 	node := info.Node()
 	unavailable := d.unavailable(s, node)
 	found := nodeDevices{extended: extended}
-	if s.allocator != nil {
+	if s.allocating {
 		if status := d.allocate(ctx, s, &found, node); status != nil {
 			return status
 		}
@@ -39,7 +40,7 @@ func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleStat
 		s.unavailable.Insert(unavailable...)
 		return unresolvable("resourceclaim not available on the node")
 	}
-	if s.allocator != nil {
+	if s.allocating {
 		s.nodes[node.Name] = found
 	}
 	return nil
@@ -65,10 +66,15 @@ func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, found *n
 			claims = append(claims, c.ResourceClaim)
 		}
 	}
+	specs := s.specs
 	if found.extended != nil {
 		claims = append(claims, found.extended.claim)
+		var err error
+		if specs, err = appendSpec(slices.Clip(specs), found.extended.claim); err != nil {
+			return framework.AsStatus(err)
+		}
 	}
-	got, status := d.allocateAll(ctx, s, claims, node)
+	got, status := d.allocateAll(ctx, s, claims, string(specs), node)
 	if status != nil {
 		return status
 	}
@@ -83,15 +89,37 @@ func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, found *n
 	return nil
 }
 
-// allocateAll allocates claims on a node.
-func (d *dynamicResources) allocateAll(ctx context.Context, s *podDevices, claims []*resourcev1.ResourceClaim, node *corev1.Node) ([]resourcev1.AllocationResult, *framework.Status) {
+// allocateAll allocates claims with these specs on a node. The result is shared.
+func (d *dynamicResources) allocateAll(ctx context.Context, s *podDevices, claims []*resourcev1.ResourceClaim, specs string, node *corev1.Node) ([]resourcev1.AllocationResult, *framework.Status) {
+	revision := d.manager().NodeDeviceRevision(node.Name)
+	got, known := d.kept.get(node, revision, specs)
+	if !known {
+		var status *framework.Status
+		if got, status = d.tryAllocate(ctx, s, claims, node, revision); status != nil {
+			return nil, status
+		}
+		d.kept.put(node, revision, specs, got)
+	}
+	if len(got) != len(claims) {
+		return nil, unresolvable("cannot allocate all claims")
+	}
+	return got, nil
+}
+
+// tryAllocate lets Kubernetes' allocator allocate claims on a node, with what is taken at the revision or later. It returns nothing if the node
+// lacks devices.
+func (d *dynamicResources) tryAllocate(ctx context.Context, s *podDevices, claims []*resourcev1.ResourceClaim, node *corev1.Node, revision uint64) ([]resourcev1.AllocationResult, *framework.Status) {
 	limited := ctx
 	if d.filterTimeout > 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, d.filterTimeout)
 		defer cancel()
 	}
-	got, err := s.allocator.Allocate(limited, node, claims)
+	allocator, err := d.allocatorFor(limited, s, node.Name, revision)
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	got, err := allocator.Allocate(limited, node, claims)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, framework.AsStatus(fmt.Errorf("node %s: timed out trying to allocate devices", node.Name))
@@ -101,10 +129,21 @@ func (d *dynamicResources) allocateAll(ctx context.Context, s *podDevices, claim
 		return nil, unresolvable(fmt.Sprintf("asked by caller to stop allocating devices: %v", context.Cause(ctx)))
 	case err != nil:
 		return nil, framework.AsStatus(err)
-	case len(got) != len(claims):
-		return nil, unresolvable("cannot allocate all claims")
 	}
 	return got, nil
+}
+
+// allocatorFor returns an allocator with the slices that matter to a node.
+func (d *dynamicResources) allocatorFor(ctx context.Context, s *podDevices, node string, revision uint64) (structured.Allocator, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.takenAt < revision {
+		if err := d.gather(s); err != nil {
+			return nil, err
+		}
+	}
+	m := d.manager()
+	return structured.NewAllocator(ctx, deviceFeatures, s.taken, m.DeviceClasses(), m.NodeSlices(node), d.selectors())
 }
 
 // PostFilter deallocates a claim of the pod that no other pod uses, so that the pod can get other devices, if a node was rejected because of it.

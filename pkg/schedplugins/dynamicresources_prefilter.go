@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
-	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-func (d *dynamicResources) PreFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+func (d *dynamicResources) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	state.Write(dynamicResourcesState, noClaims)
 	if len(pod.Spec.ResourceClaims) > 0 && simulated(d.handle) {
 		return nil, unresolvable("resource claims are not simulated")
@@ -38,9 +39,10 @@ func (d *dynamicResources) PreFilter(ctx context.Context, state framework.CycleS
 			return nil, status
 		}
 	}
-	if err := d.prepare(ctx, s); err != nil {
+	if err := d.prepare(s); err != nil {
 		return nil, framework.AsStatus(err)
 	}
+	d.kept.limit(len(nodes))
 	state.Write(dynamicResourcesState, s)
 	return nil, nil
 }
@@ -114,24 +116,39 @@ func (d *dynamicResources) checkClass(class, request string) *framework.Status {
 	return nil
 }
 
-// prepare makes the allocator if a claim has no allocation yet.
-func (d *dynamicResources) prepare(ctx context.Context, s *podDevices) error {
-	if len(s.unallocated()) == 0 && s.extended == nil {
+// prepare gathers what Filter needs if a claim has no allocation yet.
+func (d *dynamicResources) prepare(s *podDevices) error {
+	unallocated := s.unallocated()
+	if len(unallocated) == 0 && s.extended == nil {
 		return nil
 	}
+	s.allocating, s.nodes = true, map[string]nodeDevices{}
+	for _, c := range unallocated {
+		if c.shared != nil {
+			continue
+		}
+		var err error
+		if s.specs, err = appendSpec(s.specs, c.ResourceClaim); err != nil {
+			return err
+		}
+	}
+	return d.gather(s)
+}
+
+// gather notes which devices are taken.
+func (d *dynamicResources) gather(s *podDevices) error {
+	at := d.manager().DeviceRevision()
 	taken, err := d.devices.ResourceClaims().GatherAllocatedState()
 	if err != nil {
 		return fmt.Errorf("gather allocation state: %w", err)
 	}
-	slices, err := d.devices.ResourceSlices().ListWithDeviceTaintRules()
-	if err != nil {
-		return err
-	}
-	if s.allocator, err = structured.NewAllocator(ctx, deviceFeatures, *taken, d.devices.DeviceClasses(), slices, d.selectors()); err != nil {
-		return err
-	}
-	s.nodes = map[string]nodeDevices{}
+	s.taken, s.takenAt = *taken, at
 	return nil
+}
+
+// manager returns the scheduler's manager.
+func (d *dynamicResources) manager() scheduler.DeviceManager {
+	return d.devices.(scheduler.DeviceManager)
 }
 
 // groupClaims are the claims that pods of a PodGroup have pending allocations for, during the group's cycle.

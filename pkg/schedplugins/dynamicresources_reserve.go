@@ -22,7 +22,7 @@ func (d *dynamicResources) Reserve(_ context.Context, state framework.CycleState
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	if s.allocator == nil {
+	if !s.allocating {
 		return nil
 	}
 	found, ok := s.nodes[node]
