@@ -72,6 +72,7 @@ type Store struct {
 	guard   *guard
 	names   *names
 	log     *changelog.Events
+	latest  latest
 
 	// The parts of the next meta record; only the committing goroutine uses them.
 	live     digest
@@ -94,7 +95,14 @@ var errCorrupt = errors.New("stored value is damaged")
 
 // encode returns the bytes that Badger stores: the revision of creation, a checksum, and the value.
 func encode(created store.Revision, value []byte) []byte {
-	b := make([]byte, 0, binary.MaxVarintLen64+crc32.Size+len(value))
+	return appendValue(make([]byte, 0, encodedSize(value)), created, value)
+}
+
+// encodedSize is the most that encode returns for a value.
+func encodedSize(value []byte) int { return binary.MaxVarintLen64 + crc32.Size + len(value) }
+
+// appendValue appends to b what encode returns.
+func appendValue(b []byte, created store.Revision, value []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(created))
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(value, castagnoli))
 	return append(b, value...)

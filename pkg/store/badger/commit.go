@@ -188,6 +188,9 @@ func (s *Store) current(g *group, key string) (store.Entry, error) {
 	if e, ok := g.pending[key]; ok {
 		return e, nil
 	}
+	if e, ok := s.latest.get(key); ok {
+		return e, nil
+	}
 	e, err := s.get(key, store.Revision(s.head.Load()))
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Entry{}, nil
@@ -221,14 +224,21 @@ func (s *Store) flush(g *group) error {
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
 	live, size := s.live, 0
+	scratch := encodings.Get().(*[]byte)
+	buf := slices.Grow((*scratch)[:0], g.encodedSize())
 	for _, ev := range g.events {
 		size += len(ev.Key) + len(ev.Value)
 		live.apply(ev)
+		start := len(buf)
+		buf = append(append(buf, objectPrefix...), ev.Key...)
+		key := buf[start:len(buf):len(buf)]
 		var err error
 		if ev.Value == nil {
-			err = wb.DeleteAt(objectKey(ev.Key), uint64(ev.Revision))
+			err = wb.DeleteAt(key, uint64(ev.Revision))
 		} else {
-			err = wb.SetEntryAt(db.NewEntry(objectKey(ev.Key), encode(ev.Created, ev.Value)), uint64(ev.Revision))
+			start = len(buf)
+			buf = appendValue(buf, ev.Created, ev.Value)
+			err = wb.SetEntryAt(db.NewEntry(key, buf[start:len(buf):len(buf)]), uint64(ev.Revision))
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", ev.Key, err)
@@ -237,10 +247,25 @@ func (s *Store) flush(g *group) error {
 	if err := s.record(wb, meta{store.Revision(s.compacted.Load()), s.complete, live, true}, g.head, size); err != nil {
 		return err
 	}
+	*scratch = buf
+	encodings.Put(scratch) // Badger has copied all of it
 	s.live = live
 	s.head.Store(uint64(g.head))
+	s.latest.add(g.events)
 	s.log.Append(g.head, g.events)
 	return nil
+}
+
+// encodings has buffers for the keys and values of a commit.
+var encodings = sync.Pool{New: func() any { return new([]byte) }}
+
+// encodedSize is the most bytes that the group's keys and values take in Badger.
+func (g *group) encodedSize() int {
+	size := 0
+	for i := range g.events {
+		size += len(objectPrefix) + len(g.events[i].Key) + encodedSize(g.events[i].Value)
+	}
+	return size
 }
 
 // compact writes the record of the compacted revision before it lets Badger discard. The record is written at the head, so that the

@@ -21,3 +21,10 @@ var SyncParents = syncParents
 
 // NewTables returns how many tables wait on the first level of s.
 func NewTables(s *Store) int { return s.db.Levels()[0].NumTables }
+
+// Latest returns how many entries s keeps for later writes.
+func Latest(s *Store) int {
+	s.latest.mu.Lock()
+	defer s.latest.mu.Unlock()
+	return len(s.latest.entries)
+}

@@ -103,7 +103,7 @@ func open(cfg Config) (*Store, error) {
 	if err := s.recover(found); err != nil {
 		return nil, errors.Join(err, d.Close(), names.dir.Close())
 	}
-	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes)
+	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes, s.latest.drop)
 	return s, nil
 }
 

@@ -24,9 +24,10 @@ const (
 // Events is the log of a store.
 type Events = Log[store.Event]
 
-// NewEvents returns the log of a store whose next change follows revision head. It holds up to limit bytes.
-func NewEvents(head store.Revision, limit int) *Events {
-	return New(NewBudget(limit), Accounting[store.Event]{Size: valueBytes}, head)
+// NewEvents returns the log of a store whose next change follows revision head. It holds up to limit bytes. dropped is called for each
+// event that the log drops, unless it is nil.
+func NewEvents(head store.Revision, limit int, dropped func(*store.Event)) *Events {
+	return New(NewBudget(limit), Accounting[store.Event]{Size: valueBytes, Dropped: dropped}, head)
 }
 
 // valueBytes is the size of an event's key and values.

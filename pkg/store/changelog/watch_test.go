@@ -47,7 +47,7 @@ func past(n int) (*counting, *Events) {
 	for i := range n {
 		c.changes = append(c.changes, store.Event{Key: fmt.Sprintf("o/%d/%d", i%10, i), Revision: store.Revision(i + 1)})
 	}
-	return c, NewEvents(store.Revision(n), 1<<20)
+	return c, NewEvents(store.Revision(n), 1<<20, nil)
 }
 
 // TestWatchFarBehind watches one of ten kinds from 60,000 revisions ago.
@@ -125,7 +125,7 @@ func TestCompactionDuringReplay(t *testing.T) {
 // TestSlowReaderContinuesFromStorage stalls a reader until the log has dropped its next changes.
 func TestSlowReaderContinuesFromStorage(t *testing.T) {
 	c, _ := past(100)
-	log := NewEvents(0, 2000)
+	log := NewEvents(0, 2000, nil)
 	commit := func(from, to int) {
 		for _, ev := range c.changes[from:to] {
 			log.Append(ev.Revision, []store.Event{ev})

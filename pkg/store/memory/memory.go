@@ -57,7 +57,7 @@ type replacement struct {
 func New() *Store {
 	return &Store{
 		keys: btree.NewG(32, func(a, b *history) bool { return a.key < b.key }),
-		log:  changelog.NewEvents(0, logBytes),
+		log:  changelog.NewEvents(0, logBytes, nil),
 	}
 }
 
