@@ -78,7 +78,8 @@ type evaluation struct {
 	step, epoch uint64
 	reserved    []string // the nodes with nominated pods
 	scratch     *updateScratch
-	list        framework.NodeScoreList // the memory of normalise
+	listed      []int                   // the places of the nodes that passed; empty: not listed yet
+	list        framework.NodeScoreList // these nodes, with the scores at which normalise works
 	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
 	// reported.
 	rejections []rejection

@@ -17,7 +17,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *
 	if t.leave(); e.failure != nil {
 		return
 	}
-	e.scorers = p.scorersFor(e.state)
+	e.scorers, e.listed = p.scorersFor(e.state), e.listed[:0]
 	n := len(e.candidates)
 	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
 	for s, scorer := range e.scorers {
@@ -29,7 +29,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *
 			}
 		}
 		t.leave()
-		if e.failure = e.normalise(ctx, t, pod, s); e.failure != nil {
+		if e.failure = e.normalise(ctx, t, pod, s, nil); e.failure != nil {
 			return
 		}
 	}
@@ -74,42 +74,43 @@ func score(ctx context.Context, t *tracker, state framework.CycleState, pod *cor
 	return v, nil
 }
 
-// normalise computes one plugin's final scores from its raw ones, for all nodes that passed.
-func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod, s int) *framework.Status {
-	scorer := e.scorers[s]
-	if scorer.normaliser == nil {
-		return e.weighAll(s, e.raw[s])
+// normalise computes one plugin's final scores from its raw ones, for all nodes that passed. It appends the places of the scores that it
+// changes to moved, unless that is nil.
+func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod, s int, moved *[]int) *framework.Status {
+	scorer, raw, final := e.scorers[s], e.raw[s], e.final[s]
+	e.listPassed()
+	for k, i := range e.listed {
+		e.list[k].Score = raw[i]
 	}
-	list := slices.Grow(e.list[:0], e.feasible)
-	for i, n := range e.candidates {
-		if e.passed(i) {
-			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
+	if scorer.normaliser != nil {
+		if status := normaliseBy(ctx, t, scorer, e.state, pod, e.list); status != nil {
+			return status
 		}
 	}
-	e.list = list
-	if status := normaliseBy(ctx, t, scorer, e.state, pod, list); status != nil {
-		return status
-	}
-	k := 0
-	for i := range e.candidates {
-		if e.passed(i) {
-			e.final[s][i] = list[k].Score
-			k++
+	for k, i := range e.listed {
+		v, status := e.weigh(s, e.list[k].Score)
+		if status != nil {
+			return status
 		}
-	}
-	return e.weighAll(s, e.final[s])
-}
-
-// weighAll computes the final scores from the normalised ones. Both may be the same slice.
-func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Status) {
-	for i, v := range normalised {
-		if e.passed(i) {
-			if e.final[s][i], status = e.weigh(s, v); status != nil {
-				return status
-			}
+		if moved != nil && v != final[i] {
+			*moved = append(*moved, i)
 		}
+		final[i] = v
 	}
 	return nil
+}
+
+// listPassed lists the nodes that passed, unless they are listed.
+func (e *evaluation) listPassed() {
+	if len(e.listed) > 0 {
+		return
+	}
+	e.list, e.listed = slices.Grow(e.list[:0], e.feasible), slices.Grow(e.listed, e.feasible)
+	for i, n := range e.candidates {
+		if e.passed(i) {
+			e.list, e.listed = append(e.list, framework.NodeScore{Name: n.node.Name}), append(e.listed, i)
+		}
+	}
 }
 
 // weigh checks a normalised score and multiplies it with the plugin's weight.

@@ -276,19 +276,23 @@ func (u *evaluationUpdate) scoreOne(ctx context.Context, i, s int) bool {
 	return true
 }
 
+// manyMoved is the part of the nodes, 1/manyMoved, from which on it is faster to build the tournament again than to change it for each.
+const manyMoved = 16
+
 // normalise normalises the raw scores again where needed, and updates the totals.
 func (u *evaluationUpdate) normalise(ctx context.Context) bool {
 	e := u.e
-	all := false
+	if len(u.joined)+len(u.left) > 0 {
+		e.listed = e.listed[:0]
+	}
 	for s, scorer := range e.scorers {
 		if scorer.normaliser != nil && (u.restale[s] || len(u.joined)+len(u.left) > 0) {
-			if e.normalise(ctx, u.tracker, u.pod, s) != nil {
+			if e.normalise(ctx, u.tracker, u.pod, s, &u.scored) != nil {
 				return false
 			}
-			all = true
 		}
 	}
-	if !all {
+	if len(u.scored) < len(e.totals)/manyMoved {
 		for _, i := range u.scored {
 			e.best.set(i, e.total(i), e.passed(i))
 		}
