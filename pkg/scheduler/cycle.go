@@ -76,7 +76,7 @@ type evaluation struct {
 	scored    bool
 
 	step, epoch uint64
-	reserved    []string // the nodes with nominated pods
+	nominations uint64 // the nominator's step
 	scratch     *updateScratch
 	listed      []int                   // the places of the nodes that passed; empty: not listed yet
 	list        framework.NodeScoreList // these nodes, with the scores at which normalise works
@@ -101,7 +101,7 @@ func (e *evaluation) place(n *nodeInfo) int {
 
 // evaluate filters and scores all nodes. state is new, and filtered is called between the two.
 func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, state *cycleState, filtered func()) *evaluation {
-	e := &evaluation{candidates: cluster.candidates(), within: cluster.within, state: state, step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
+	e := &evaluation{candidates: cluster.candidates(), within: cluster.within, state: state, step: cluster.step, epoch: cluster.epoch, nominations: p.nominator.step()}
 	if lacks := p.registry.missing(pod); lacks != "" {
 		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)

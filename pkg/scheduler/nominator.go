@@ -18,6 +18,9 @@ type nominator struct {
 	mu     sync.RWMutex
 	byNode map[string][]framework.PodInfo
 	nodeOf map[types.UID]string
+	// changed has the nodes whose nominated pods changed, in order. first is the number of the changes before these.
+	changed []string
+	first   uint64
 }
 
 func newNominator() *nominator {
@@ -37,6 +40,7 @@ func (n *nominator) add(pod framework.PodInfo, info *framework.NominatingInfo) {
 	if node != "" {
 		n.nodeOf[pod.GetPod().UID] = node
 		n.byNode[node] = append(n.byNode[node], pod)
+		n.note(node)
 	}
 }
 
@@ -68,7 +72,35 @@ func (n *nominator) removeLocked(uid types.UID) bool {
 	if len(n.byNode[node]) == 0 {
 		delete(n.byNode, node)
 	}
+	n.note(node)
 	return true
+}
+
+// note records a change of a node's nominated pods.
+func (n *nominator) note(node string) {
+	if len(n.changed) == journalLength {
+		n.changed, n.first = nil, n.first+journalLength
+	}
+	n.changed = append(n.changed, node)
+}
+
+// changesSince returns the nodes whose nominated pods changed after a step, possibly with duplicates, and the current step. It returns false if
+// the changes are no longer known.
+func (n *nominator) changesSince(step uint64) (nodes []string, now uint64, ok bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	now = n.first + uint64(len(n.changed))
+	if step < n.first {
+		return nil, now, false
+	}
+	return slices.Clone(n.changed[step-n.first:]), now, true
+}
+
+// step returns the number of changes so far.
+func (n *nominator) step() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.first + uint64(len(n.changed))
 }
 
 // node returns the node that a pod is nominated to, or "".

@@ -367,3 +367,12 @@ func (p *profile) local(t *tracker, pod *corev1.Pod, cluster framework.SharedLis
 	t.leave()
 	return true
 }
+
+// filtersLocally reports whether no Filter plugin looks at the pods of other nodes than that which it filters, of those that do not skip the
+// pod of a state that the memo may keep.
+func (p *profile) filtersLocally(state framework.CycleState) bool {
+	skip := state.GetSkipFilterPlugins()
+	return p.signers != nil && !slices.ContainsFunc(p.updaters, func(u extension[Incremental]) bool {
+		return !skip.Has(u.name) && slices.ContainsFunc(p.filter, func(f extension[framework.FilterPlugin]) bool { return f.name == u.name })
+	})
+}

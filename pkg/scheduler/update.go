@@ -9,7 +9,7 @@ import (
 )
 
 // update brings an evaluation up to date with the changes since it was computed. All plugins filter and score the nodes again
-// whose pods changed or for which pods are nominated. The nodes that an Incremental plugin adds are filtered again by that
+// whose pods or nominated pods changed. The nodes that an Incremental plugin adds are filtered again by that
 // plugin and the Filter plugins after it, and scored again by that plugin. It returns false if it cannot.
 func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
 	changes, ok := cluster.changesSince(e.step)
@@ -17,8 +17,7 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 		return false
 	}
 	u := evaluationUpdate{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, changes: changes}
-	u.begin()
-	if !u.filter(ctx) {
+	if !u.begin() || !u.filter(ctx) {
 		return false
 	}
 	filtered()
@@ -54,7 +53,7 @@ type evaluationUpdate struct {
 type updateScratch struct {
 	stale        Stale // of the plugin at hand
 	staleScores  []Stale
-	changed      []*nodeInfo // nodes whose pods changed, and those with room reserved for nominated pods, then or now
+	changed      []*nodeInfo // nodes whose pods or nominated pods changed; with a plugin that looks at other nodes also all with nominated pods
 	visited      []uint64    // by place: the last update in which it was in changed
 	updates      uint64
 	joined, left []framework.NodeInfo // the nodes that passed after the update but not before, and vice versa
@@ -64,7 +63,8 @@ type updateScratch struct {
 	restatuses   []*framework.Status  // what they returned
 }
 
-func (u *evaluationUpdate) begin() {
+// begin collects the nodes to filter by all plugins. It returns false if they are not known.
+func (u *evaluationUpdate) begin() bool {
 	e := u.e
 	if e.scratch == nil {
 		e.scratch = &updateScratch{visited: make([]uint64, len(e.statuses)), stale: Stale{cluster: u.cluster}}
@@ -76,15 +76,24 @@ func (u *evaluationUpdate) begin() {
 	for _, c := range u.changes {
 		u.addChanged(c.Node.(*nodeInfo))
 	}
-	reserved := u.profile.nominator.nodes()
-	for _, names := range [2][]string{e.reserved, reserved} {
-		for _, name := range names {
-			if n, ok := u.cluster.byName[name]; ok && n.node != nil {
-				u.addChanged(n)
-			}
+	names, now, ok := u.profile.nominator.changesSince(e.nominations)
+	if !ok {
+		return false
+	}
+	u.addNamed(names)
+	if !u.profile.filtersLocally(e.state) {
+		u.addNamed(u.profile.nominator.nodes())
+	}
+	e.nominations = now
+	return true
+}
+
+func (u *evaluationUpdate) addNamed(names []string) {
+	for _, name := range names {
+		if n, ok := u.cluster.byName[name]; ok && n.node != nil {
+			u.addChanged(n)
 		}
 	}
-	e.reserved = reserved
 }
 
 func (u *evaluationUpdate) addChanged(n *nodeInfo) {
