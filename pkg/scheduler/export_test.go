@@ -20,6 +20,9 @@ type Bench struct {
 	// Explain makes Place set Scores: each node's total and scores by plugin.
 	Explain bool
 	Scores  string
+	// Preemption is that of the last pod, nil if there is none.
+	Preemption *Preemption
+	Budgets    []*policyv1.PodDisruptionBudget
 }
 
 // NewBench returns a bench of a cluster with Services and controllers. With forget, the memo is cleared after each pod.
@@ -29,8 +32,9 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 		conf = &configv1.KubeSchedulerConfiguration{}
 	}
 	src := clock.NewSource(seed)
+	b := &Bench{forget: forget}
 	s := &Scheduler{
-		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: newSimulatedNamespaces(nil), budgets: func() []*policyv1.PodDisruptionBudget { return nil },
+		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: newSimulatedNamespaces(nil), budgets: func() []*policyv1.PodDisruptionBudget { return b.Budgets },
 		selects: selectingCaches(selecting, clock.Real()),
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
@@ -39,7 +43,8 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.stopPlugins(context.Background()) })
-	return &Bench{s: s, forget: forget}
+	b.s = s
+	return b
 }
 
 // SetNode, RemoveNode and RemovePod change the cluster.
@@ -76,7 +81,7 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	b.s.queue.detach(ctx, p)
 	a := &attempt{queuedPodInfo: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}
 	d := b.s.decide(ctx, a, now)
-	b.Scores = ""
+	b.Scores, b.Preemption = "", d.preemption
 	if d.status != nil {
 		delete(b.s.queue.pods, pod.UID)
 		return d.message()

@@ -77,8 +77,18 @@ type FeatureHandle interface {
 	Features() feature.Gates // of the cluster
 }
 
+// LocalHandle is implemented by every Handle of this scheduler.
+type LocalHandle interface {
+	// FiltersLocally reports whether the results of the Filter plugins for a pod with this state, which is in its PostFilter, depend only on its
+	// signature and priority, on the node with its pods and nominated pods, and on properties of the cluster that change only with a Node object.
+	// A plugin may then keep in the state what it found on a node: the scheduler uses the state for all pods of the same signature and priority,
+	// until a Node object changes.
+	FiltersLocally(state framework.CycleState) bool
+}
+
 var (
 	_ framework.Handle = (*handle)(nil)
+	_ LocalHandle      = (*handle)(nil)
 	_ FeatureHandle    = (*handle)(nil)
 	_ APIHandle        = (*handle)(nil)
 	_ ArgsHandle       = (*handle)(nil)
@@ -86,6 +96,11 @@ var (
 
 // Features implements FeatureHandle.
 func (h *handle) Features() feature.Gates { return h.profile.setup.features }
+
+// FiltersLocally implements LocalHandle.
+func (h *handle) FiltersLocally(state framework.CycleState) bool {
+	return h.profile.filtersLocally(state)
+}
 
 // PluginName and the two methods below implement ArgsHandle.
 func (h *handle) PluginName() string             { return h.plugin }
