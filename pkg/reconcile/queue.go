@@ -14,19 +14,19 @@ import (
 // queue is a workqueue that also holds the causes of its keys, and the keys that are added later.
 type queue struct {
 	keys     workqueue.TypedInterface[objects.Key]
-	failures workqueue.TypedRateLimiter[objects.Key]
-	refusals workqueue.TypedRateLimiter[objects.Key] // of requests that the API server has refused
+	failures workqueue.TypedRateLimiter[objects.Key] // of reconciles that failed for another reason than a refusal
+	refusals workqueue.TypedRateLimiter[objects.Key] // of reconciles whose request the API server has refused
 	clock    clock.Clock
 	machine  clock.Clock // measures reconciles and their cooldown
 	work     *clock.Work // a unit for each key that is queued, being reconciled or cooling down, or that is retried soon
 
-	// turn reconciles a key in a turn. nil: workers reconcile keys.
+	// turn starts the reconcile of a key by clock.GoTurn, on a clock that lets one part of the cluster act at a time. nil: workers reconcile keys.
 	turn func(key objects.Key, class clock.Class)
 
-	mu     sync.Mutex
-	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down, or have causes
-	later  map[objects.Key]*delay
-	over   bool // shutDown was called
+	mu           sync.Mutex
+	states       map[objects.Key]*state // of keys that are queued, being reconciled or cooling down, or have causes
+	waiting      map[objects.Key]*delay // keys that are added later
+	shuttingDown bool
 }
 
 // state is the state of a key.
@@ -35,7 +35,7 @@ type state struct {
 	queued     bool     // in keys
 	processing bool     // being reconciled, or cooling down
 	dirty      bool     // enqueued while processing
-	failed     bool     // to be retried, in a turn, once everything else is done
+	failed     bool     // its reconcile failed: on a clock with turns it is retried once everything else is done
 }
 
 // delay is a key that is added at a time.
@@ -61,16 +61,16 @@ func newQueue(clk clock.Clock, name string) *queue {
 		keys:     workqueue.NewTyped[objects.Key](),
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](firstRetry, lastRetry),
 		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](firstRetry, lastRetry),
-		states:   map[objects.Key]*state{}, later: map[objects.Key]*delay{},
+		states:   map[objects.Key]*state{}, waiting: map[objects.Key]*delay{},
 	}
 }
 
 func (q *queue) shutDown() {
 	q.mu.Lock()
-	q.over = true
-	for key, d := range q.later {
+	q.shuttingDown = true
+	for key, d := range q.waiting {
 		d.timer.Stop()
-		delete(q.later, key)
+		delete(q.waiting, key)
 	}
 	q.mu.Unlock()
 	q.keys.ShutDown()
@@ -100,7 +100,7 @@ func (q *queue) add(key objects.Key) {
 		s.dirty = true
 	case s.queued:
 	case q.turn != nil:
-		if s.queued = !q.over; s.queued {
+		if s.queued = !q.shuttingDown; s.queued {
 			q.turn(key, s.class())
 		}
 	default:
@@ -173,37 +173,37 @@ func (q *queue) finish(key objects.Key) {
 	}
 }
 
-// after adds a key with causes after d. If the key is added later already, it is added once, at the earlier time.
-func (q *queue) after(key objects.Key, d time.Duration, causes []uint64) {
+// addAfter adds a key with causes after d. If the key waits already, it is added once, at the earlier time.
+func (q *queue) addAfter(key objects.Key, d time.Duration, causes []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := q.clock.Now().Add(d)
-	old := q.later[key]
+	old := q.waiting[key]
 	if old != nil {
 		causes = appendCauses(old.causes, causes)
 		old.causes = causes
 	}
-	if q.over || old != nil && !at.Before(old.at) {
+	if q.shuttingDown || old != nil && !at.Before(old.at) {
 		return
 	}
 	if old != nil {
 		old.timer.Stop()
 	}
 	next := &delay{at: at, causes: causes}
-	q.later[key] = next
+	q.waiting[key] = next
 	next.timer = q.clock.AfterFunc(d, func() {
 		q.work.Add(1)
-		go q.endDelay(key, next) // in a goroutine, since a fake clock calls the function while it holds its lock
+		go q.endWait(key, next) // in a goroutine, since a fake clock calls the function while it holds its lock
 	})
 }
 
-// endDelay adds a key whose delay is over, unless another delay has replaced it.
-func (q *queue) endDelay(key objects.Key, d *delay) {
+// endWait adds a key whose delay is over, unless another delay has replaced it.
+func (q *queue) endWait(key objects.Key, d *delay) {
 	defer q.work.Add(-1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.later[key] == d {
-		delete(q.later, key)
+	if q.waiting[key] == d {
+		delete(q.waiting, key)
 		q.state(key).addCauses(d.causes...)
 		q.add(key)
 	}
@@ -214,8 +214,8 @@ func (q *queue) setBackoff(first, last time.Duration) {
 	q.refusals = workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](cmp.Or(first, firstRetry), cmp.Or(last, lastRetry))
 }
 
-// retry adds a key whose reconcile failed after its back-off.
-func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
+// addRateLimited adds a key whose reconcile failed, after its back-off. refused: the API server has refused a request.
+func (q *queue) addRateLimited(key objects.Key, causes []uint64, refused bool) {
 	q.mu.Lock()
 	q.state(key).addCauses(causes...)
 	q.mu.Unlock()
@@ -225,7 +225,7 @@ func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
 	}
 	pause := failures.When(key)
 	if pause >= soonRetry {
-		q.after(key, pause, nil)
+		q.addAfter(key, pause, nil)
 		return
 	}
 	if q.turn != nil {
@@ -240,7 +240,7 @@ func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
 		defer q.work.Add(-1)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if !q.over {
+		if !q.shuttingDown {
 			q.add(key)
 		}
 	})

@@ -172,7 +172,7 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.ErrorContext(ctx, "controller panicked", "controller", l.Name, "key", key.String(), "err", p, "stack", string(debug.Stack()))
-			q.retry(key, causes, false)
+			q.addRateLimited(key, causes, false)
 		}
 	}()
 	began := q.machine.Now()
@@ -186,12 +186,12 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 			level = slog.LevelDebug
 		}
 		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", q.machine.Since(began))
-		q.retry(key, causes, !stale && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown)
+		q.addRateLimited(key, causes, !stale && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown)
 	default:
 		q.failures.Forget(key)
 		q.refusals.Forget(key)
 		if after > 0 {
-			q.after(key, after, causes)
+			q.addAfter(key, after, causes)
 		}
 	}
 }
