@@ -49,47 +49,51 @@ func as[T objects.Object](obj objects.Object) T {
 // change at a time, in order, after the cache shows the change. They may read caches, but must not block, Put or Drop.
 //
 // T is the resource's type, or objects.Object. Caches of one resource share their objects, even with different T.
-type Cache[T objects.Object] struct{ local *local }
+type Cache[T objects.Object] struct{ informer *informer }
 
 // Resource returns the resource of the cache's objects.
-func (c *Cache[T]) Resource() schema.GroupVersionResource { return c.local.resource }
+func (c *Cache[T]) Resource() schema.GroupVersionResource { return c.informer.resource }
 
 // Subscribe calls f for the objects in the cache, before it returns, and then for each change.
 func (c *Cache[T]) Subscribe(f func(Change[T])) {
-	c.local.subscribe(func(ch Change[objects.Object]) {
+	c.informer.subscribe(func(ch Change[objects.Object]) {
 		f(Change[T]{Old: as[T](ch.Old), New: as[T](ch.New), Revision: ch.Revision, Replay: ch.Replay})
 	})
 }
 
 // Get returns the object of key.
 func (c *Cache[T]) Get(key objects.Key) (T, bool) {
-	obj, ok := c.local.get(key)
+	obj, ok := c.informer.get(key)
 	return as[T](obj), ok
 }
 
 // List returns the objects of a namespace ("": all) that selector matches (nil: all), in no order.
 func (c *Cache[T]) List(namespace string, selector labels.Selector) []T {
-	return all[T](c.local.list(namespace, selector))
+	return all[T](c.informer.list(namespace, selector))
 }
 
 // ByIndex returns the objects that an index lists under value, in no order. The first use of an index builds it.
-func (c *Cache[T]) ByIndex(x Index[T], value string) []T { return all[T](c.local.by(x.indexer, value)) }
+func (c *Cache[T]) ByIndex(x Index[T], value string) []T {
+	return all[T](c.informer.by(x.indexer, value))
+}
 
 // OwnedBy returns the objects whose controller has that UID, in no order.
-func (c *Cache[T]) OwnedBy(uid types.UID) []T { return all[T](c.local.by(byController, string(uid))) }
+func (c *Cache[T]) OwnedBy(uid types.UID) []T {
+	return all[T](c.informer.by(byController, string(uid)))
+}
 
 // Revision returns the revision that list and watch have reached.
-func (c *Cache[T]) Revision() uint64 { return c.local.revision() }
+func (c *Cache[T]) Revision() uint64 { return c.informer.revision() }
 
 // Synced returns a channel that is closed when the cache has its first list.
-func (c *Cache[T]) Synced() <-chan struct{} { return c.local.synced }
+func (c *Cache[T]) Synced() <-chan struct{} { return c.informer.synced }
 
 // Put adds an object that a write returned, before the watch delivers it. It ignores an object that is older than the
 // cache. Subscribers are called.
-func (c *Cache[T]) Put(obj T) { c.local.put(obj) }
+func (c *Cache[T]) Put(obj T) { c.informer.put(obj) }
 
 // Drop removes an object whose deletion a request confirmed, before the watch delivers the deletion. Subscribers are called.
-func (c *Cache[T]) Drop(obj T) { c.local.drop(obj) }
+func (c *Cache[T]) Drop(obj T) { c.informer.drop(obj) }
 
 func all[T objects.Object](in []objects.Object) []T {
 	out := make([]T, len(in))

@@ -25,10 +25,10 @@ type Caches struct {
 	client Client
 	clock  clock.Clock // the cluster's
 
-	mu      sync.Mutex
-	locals  map[selection]*local
-	start   func(*local) // not nil during Run
-	running sync.WaitGroup
+	mu        sync.Mutex
+	informers map[selection]*informer
+	start     func(*informer) // not nil during Run
+	running   sync.WaitGroup
 }
 
 type selection struct {
@@ -40,7 +40,7 @@ type selection struct {
 
 // NewCaches returns an empty set over c.
 func NewCaches(c Client, clk clock.Clock) *Caches {
-	return &Caches{client: c, clock: clk, locals: map[selection]*local{}}
+	return &Caches{client: c, clock: clk, informers: map[selection]*informer{}}
 }
 
 // Client returns the client that fills the caches.
@@ -53,50 +53,50 @@ func CacheOf[T objects.Object](s *Caches, resource schema.GroupVersionResource) 
 
 // CacheWhere returns the set's cache of the objects of a resource that the options' selectors match.
 func CacheWhere[T objects.Object](s *Caches, resource schema.GroupVersionResource, opts metav1.ListOptions) *Cache[T] {
-	return &Cache[T]{s.local(selection{resource: resource, labels: opts.LabelSelector, fields: opts.FieldSelector})}
+	return &Cache[T]{s.informer(selection{resource: resource, labels: opts.LabelSelector, fields: opts.FieldSelector})}
 }
 
 // MetadataOf returns the set's cache of the metadata of a resource's objects, without annotations and managed fields. Its
 // objects are *metav1.PartialObjectMetadata.
 func MetadataOf(s *Caches, resource schema.GroupVersionResource) *Cache[objects.Object] {
-	return &Cache[objects.Object]{s.local(selection{resource: resource, metadata: true})}
+	return &Cache[objects.Object]{s.informer(selection{resource: resource, metadata: true})}
 }
 
-func (s *Caches) local(want selection) *local {
+func (s *Caches) informer(want selection) *informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.locals[want]
+	i, ok := s.informers[want]
 	if !ok {
-		l = newLocal(want.resource, metav1.ListOptions{LabelSelector: want.labels, FieldSelector: want.fields})
-		l.sorted = clock.InTurns(s.clock)
+		i = newInformer(want.resource, metav1.ListOptions{LabelSelector: want.labels, FieldSelector: want.fields})
+		i.sorted = clock.InTurns(s.clock)
 		if want.metadata {
-			l.shrink = metadataOf
+			i.transform = metadataOf
 		}
-		s.locals[want] = l
+		s.informers[want] = i
 		if s.start != nil {
-			s.start(l)
+			s.start(i)
 		}
 	}
-	return l
+	return i
 }
 
 // Forget ends the caches of a resource that is no longer served. Their content stays, and their subscribers get no more
 // changes. The next request for a cache of the resource adds a new one.
 func (s *Caches) Forget(resource schema.GroupVersionResource) {
 	s.mu.Lock()
-	var over []*local
-	for want, l := range s.locals {
+	var over []*informer
+	for want, i := range s.informers {
 		if want.resource == resource {
-			over = append(over, l)
-			delete(s.locals, want)
-			if l.stop != nil {
-				l.stop()
+			over = append(over, i)
+			delete(s.informers, want)
+			if i.stop != nil {
+				i.stop()
 			}
 		}
 	}
 	s.mu.Unlock()
-	for _, l := range over {
-		l.end()
+	for _, i := range over {
+		i.end()
 	}
 }
 
@@ -117,18 +117,18 @@ func (s *Caches) ReplicaSets() *Cache[*appsv1.ReplicaSet] {
 func (s *Caches) Run(ctx context.Context) error {
 	ctx, work := clock.Begin(ctx, s.clock, "caches")
 	s.mu.Lock()
-	s.start = func(l *local) {
+	s.start = func(i *informer) {
 		ctx, cancel := context.WithCancel(ctx)
-		l.stop = cancel
-		ctx, work := clock.Begin(ctx, s.clock, "cache of "+l.resource.Resource)
+		i.stop = cancel
+		ctx, work := clock.Begin(ctx, s.clock, "cache of "+i.resource.Resource)
 		s.running.Go(func() {
 			defer work.End()
 			defer cancel()
-			s.keep(ctx, l)
+			s.listAndWatch(ctx, i)
 		})
 	}
-	for _, l := range s.locals {
-		s.start(l)
+	for _, i := range s.informers {
+		s.start(i)
 	}
 	s.mu.Unlock()
 	work.End()
@@ -139,8 +139,8 @@ func (s *Caches) Run(ctx context.Context) error {
 	s.running.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, l := range s.locals {
-		l.shared.Check()
+	for _, i := range s.informers {
+		i.shared.Check()
 	}
 	return nil
 }
@@ -148,11 +148,11 @@ func (s *Caches) Run(ctx context.Context) error {
 // WaitSynced waits until every cache that was requested so far has its first list.
 func (s *Caches) WaitSynced(ctx context.Context) error {
 	s.mu.Lock()
-	waiting := slices.Collect(maps.Values(s.locals))
+	waiting := slices.Collect(maps.Values(s.informers))
 	s.mu.Unlock()
-	for _, l := range waiting {
+	for _, i := range waiting {
 		select {
-		case <-l.synced:
+		case <-i.synced:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -160,9 +160,9 @@ func (s *Caches) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// keep runs one cache. A broken watch is resumed from its revision. If that has expired, the resource is listed again. The
-// first retry is immediate, the next ones have backoff.
-func (s *Caches) keep(ctx context.Context, l *local) {
+// listAndWatch fills one informer and keeps it current. A broken watch is resumed from its revision. If that has expired, the
+// resource is listed again. The first retry is immediate, the next ones have backoff.
+func (s *Caches) listAndWatch(ctx context.Context, i *informer) {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
 	machine := clock.Machine(s.clock)
 	listed := false
@@ -170,9 +170,9 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 		began := machine.Now()
 		var err error
 		if listed {
-			err = l.follow(ctx, s.client)
+			err = i.watch(ctx, s.client)
 		} else {
-			err = l.fill(ctx, s.client)
+			err = i.relist(ctx, s.client)
 		}
 		if ctx.Err() != nil {
 			return
@@ -188,7 +188,7 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 			if apierrors.IsNotFound(err) {
 				level = slog.LevelDebug // no longer served: the owner of the cache will Forget it
 			}
-			slog.Log(ctx, level, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
+			slog.Log(ctx, level, "watch broken, trying again", "resource", i.resource.Resource, "err", err, "pause", pause)
 		}
 		if machine.Since(began) > last {
 			pause = 0

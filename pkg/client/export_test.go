@@ -4,5 +4,5 @@ import "github.com/minikctl/minikctl/pkg/objects/mutation"
 
 // DetectMutations makes a cache report changes of its objects by readers, in any build.
 func (c *Cache[T]) DetectMutations(fail func(message string)) {
-	c.local.shared = mutation.NewDetector("test", fail)
+	c.informer.shared = mutation.NewDetector("test", fail)
 }

@@ -37,35 +37,35 @@ type index struct {
 }
 
 // by returns the objects under value. The first call for an indexer builds its index.
-func (l *local) by(x *indexer, value string) []objects.Object {
-	l.mu.RLock()
-	ix, ok := l.indexes[x]
+func (i *informer) by(x *indexer, value string) []objects.Object {
+	i.mu.RLock()
+	ix, ok := i.indexes[x]
 	if !ok {
-		l.mu.RUnlock()
-		l.addIndex(x)
-		l.mu.RLock()
-		ix = l.indexes[x]
+		i.mu.RUnlock()
+		i.addIndex(x)
+		i.mu.RLock()
+		ix = i.indexes[x]
 	}
-	defer l.mu.RUnlock()
+	defer i.mu.RUnlock()
 	out := make([]objects.Object, 0, len(ix.items[value]))
 	for _, obj := range ix.items[value] {
 		out = append(out, obj)
 	}
-	l.sort(out)
+	i.sort(out)
 	return out
 }
 
-func (l *local) addIndex(x *indexer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.indexes[x]; ok {
+func (i *informer) addIndex(x *indexer) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.indexes[x]; ok {
 		return
 	}
 	ix := &index{values: x.values, items: map[string]map[objects.Key]objects.Object{}}
-	for key, obj := range l.items {
+	for key, obj := range i.items {
 		for _, v := range x.values(obj) {
 			put(ix.items, v, key, obj)
 		}
 	}
-	l.indexes[x] = ix
+	i.indexes[x] = ix
 }

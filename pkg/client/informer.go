@@ -18,13 +18,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/mutation"
 )
 
-// local holds the objects that the Caches of one resource share, of any type.
-type local struct {
-	resource schema.GroupVersionResource
-	options  metav1.ListOptions
-	shrink   func(objects.Object) objects.Object // returns the part of an object that is kept; nil: all of it
-	stop     func()                              // ends the watch; nil without one. Guarded by Caches.mu
-	sorted   bool                                // lists are sorted by key, so that what follows from them can be repeated
+// informer holds the objects that the Caches of one resource share, of any type, and calls their subscribers, as client-go's
+// SharedIndexInformer does.
+type informer struct {
+	resource  schema.GroupVersionResource
+	options   metav1.ListOptions
+	transform func(objects.Object) objects.Object // returns what is kept of an object; nil: all of it
+	stop      func()                              // ends the watch; nil without one. Guarded by Caches.mu
+	sorted    bool                                // lists are sorted by key, so that what follows from them can be repeated
 
 	// order is held while a change is applied and subscribers are called, so that they get changes one at a time and in order.
 	// It is locked before mu. mu is free during the calls: subscribers may read any cache.
@@ -44,36 +45,36 @@ type local struct {
 	once   sync.Once
 }
 
-func newLocal(resource schema.GroupVersionResource, opts metav1.ListOptions) *local {
-	return &local{
+func newInformer(resource schema.GroupVersionResource, opts metav1.ListOptions) *informer {
+	return &informer{
 		resource: resource, options: opts, items: map[objects.Key]objects.Object{},
 		namespaces: map[string]map[objects.Key]objects.Object{}, indexes: map[*indexer]*index{},
 		dropped: map[types.UID]uint64{}, synced: make(chan struct{}), shared: mutation.New("client cache of " + resource.Resource),
 	}
 }
 
-func (l *local) subscribe(f func(Change[objects.Object])) {
-	l.order.Lock()
-	defer l.order.Unlock()
-	for _, obj := range l.list("", nil) {
+func (i *informer) subscribe(f func(Change[objects.Object])) {
+	i.order.Lock()
+	defer i.order.Unlock()
+	for _, obj := range i.list("", nil) {
 		f(Change[objects.Object]{New: obj, Revision: objects.RevisionOf(obj), Replay: true})
 	}
-	l.listeners = append(l.listeners, f)
+	i.listeners = append(i.listeners, f)
 }
 
-func (l *local) get(key objects.Key) (objects.Object, bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	obj, ok := l.items[key]
+func (i *informer) get(key objects.Key) (objects.Object, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	obj, ok := i.items[key]
 	return obj, ok
 }
 
-func (l *local) list(namespace string, selector labels.Selector) []objects.Object {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	from := l.items
+func (i *informer) list(namespace string, selector labels.Selector) []objects.Object {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	from := i.items
 	if namespace != "" {
-		from = l.namespaces[namespace]
+		from = i.namespaces[namespace]
 	}
 	out := make([]objects.Object, 0, len(from))
 	for _, obj := range from {
@@ -81,72 +82,72 @@ func (l *local) list(namespace string, selector labels.Selector) []objects.Objec
 			out = append(out, obj)
 		}
 	}
-	l.sort(out)
+	i.sort(out)
 	return out
 }
 
-func (l *local) sort(list []objects.Object) {
-	if l.sorted {
+func (i *informer) sort(list []objects.Object) {
+	if i.sorted {
 		slices.SortFunc(list, func(a, b objects.Object) int {
 			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 		})
 	}
 }
 
-func (l *local) revision() uint64 {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.watched
+func (i *informer) revision() uint64 {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.watched
 }
 
 // put adds an object that a write returned. It ignores an object that is not newer than the watch: it may be deleted already.
-func (l *local) put(obj objects.Object) {
-	l.order.Lock()
-	defer l.order.Unlock()
-	obj = l.trim(obj)
-	if _, gone := l.dropped[obj.GetUID()]; gone || l.ended || objects.RevisionOf(obj) <= l.revision() {
+func (i *informer) put(obj objects.Object) {
+	i.order.Lock()
+	defer i.order.Unlock()
+	obj = i.transformed(obj)
+	if _, gone := i.dropped[obj.GetUID()]; gone || i.ended || objects.RevisionOf(obj) <= i.revision() {
 		return
 	}
-	l.notify(l.apply(obj, false, false))
+	i.notify(i.apply(obj, false, false))
 }
 
 // drop removes an object whose deletion a request confirmed. Until the watch delivers the deletion, its events of that object
 // are older and are ignored.
-func (l *local) drop(obj objects.Object) {
-	l.order.Lock()
-	defer l.order.Unlock()
-	old, ok := l.get(keyOf(obj))
+func (i *informer) drop(obj objects.Object) {
+	i.order.Lock()
+	defer i.order.Unlock()
+	old, ok := i.get(keyOf(obj))
 	if !ok || old.GetUID() != obj.GetUID() {
 		return
 	}
-	l.dropped[obj.GetUID()] = max(objects.RevisionOf(old), objects.RevisionOf(obj))
-	l.notify(l.remove(old, max(objects.RevisionOf(old), objects.RevisionOf(obj))))
+	i.dropped[obj.GetUID()] = max(objects.RevisionOf(old), objects.RevisionOf(obj))
+	i.notify(i.remove(old, max(objects.RevisionOf(old), objects.RevisionOf(obj))))
 }
 
 // apply makes obj the current version of its key, unless it is older than the cached one and force is false. Callers hold
 // order.
-func (l *local) apply(obj objects.Object, replay, force bool) (Change[objects.Object], bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (i *informer) apply(obj objects.Object, replay, force bool) (Change[objects.Object], bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	key, rev := keyOf(obj), objects.RevisionOf(obj)
-	old, had := l.items[key]
+	old, had := i.items[key]
 	if had && !force && rev <= objects.RevisionOf(old) && old.GetUID() == obj.GetUID() {
 		return Change[objects.Object]{}, false
 	}
-	l.set(key, old, obj)
+	i.set(key, old, obj)
 	return Change[objects.Object]{Old: old, New: obj, Revision: rev, Replay: replay}, true
 }
 
 // remove removes the object with obj's key, unless it is newer than rev. Callers hold order.
-func (l *local) remove(obj objects.Object, rev uint64) (Change[objects.Object], bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (i *informer) remove(obj objects.Object, rev uint64) (Change[objects.Object], bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	key := keyOf(obj)
-	old, had := l.items[key]
+	old, had := i.items[key]
 	if !had || objects.RevisionOf(old) > rev {
 		return Change[objects.Object]{}, false
 	}
-	l.set(key, old, nil)
+	i.set(key, old, nil)
 	last := obj
 	if last.GetUID() != old.GetUID() {
 		last = old
@@ -155,17 +156,17 @@ func (l *local) remove(obj objects.Object, rev uint64) (Change[objects.Object], 
 }
 
 // set replaces old with obj in the map and in every index. Either may be nil. Callers hold mu.
-func (l *local) set(key objects.Key, old, obj objects.Object) {
-	l.shared.Drop(old)
-	l.shared.Share(obj)
+func (i *informer) set(key objects.Key, old, obj objects.Object) {
+	i.shared.Drop(old)
+	i.shared.Share(obj)
 	if obj != nil {
-		l.items[key] = obj
-		put(l.namespaces, key.Namespace, key, obj)
+		i.items[key] = obj
+		put(i.namespaces, key.Namespace, key, obj)
 	} else {
-		delete(l.items, key)
-		drop(l.namespaces, key.Namespace, key)
+		delete(i.items, key)
+		drop(i.namespaces, key.Namespace, key)
 	}
-	for _, ix := range l.indexes {
+	for _, ix := range i.indexes {
 		if old != nil {
 			for _, v := range ix.values(old) {
 				drop(ix.items, v, key)
@@ -196,49 +197,49 @@ func drop(m map[string]map[objects.Key]objects.Object, value string, key objects
 }
 
 // notify calls the subscribers if ok. Callers hold order and not mu.
-func (l *local) notify(ch Change[objects.Object], ok bool) {
+func (i *informer) notify(ch Change[objects.Object], ok bool) {
 	if !ok {
 		return
 	}
-	for _, f := range l.listeners {
+	for _, f := range i.listeners {
 		f(ch)
 	}
 }
 
 // observe applies an event of the watch.
-func (l *local) observe(ev Event) {
-	l.order.Lock()
-	defer l.order.Unlock()
-	if l.ended {
+func (i *informer) observe(ev Event) {
+	i.order.Lock()
+	defer i.order.Unlock()
+	if i.ended {
 		return
 	}
-	ev.Object = l.trim(ev.Object)
+	ev.Object = i.transformed(ev.Object)
 	rev := objects.RevisionOf(ev.Object)
-	l.mu.Lock()
-	l.watched = max(l.watched, rev)
-	l.mu.Unlock()
+	i.mu.Lock()
+	i.watched = max(i.watched, rev)
+	i.mu.Unlock()
 	switch ev.Type {
 	case watch.Added, watch.Modified:
-		if _, gone := l.dropped[ev.Object.GetUID()]; !gone {
-			l.notify(l.apply(ev.Object, false, false))
+		if _, gone := i.dropped[ev.Object.GetUID()]; !gone {
+			i.notify(i.apply(ev.Object, false, false))
 		}
 	case watch.Deleted:
-		delete(l.dropped, ev.Object.GetUID())
-		l.notify(l.remove(ev.Object, rev))
+		delete(i.dropped, ev.Object.GetUID())
+		i.notify(i.remove(ev.Object, rev))
 	}
 }
 
 // replace makes the cache equal to a list of revision rev. Newer objects from Put stay, unless the revision went back because
 // the server has another store: then only the list counts.
-func (l *local) replace(list []objects.Object, rev uint64) {
-	l.order.Lock()
-	defer l.order.Unlock()
-	if l.ended {
+func (i *informer) replace(list []objects.Object, rev uint64) {
+	i.order.Lock()
+	defer i.order.Unlock()
+	if i.ended {
 		return
 	}
-	rewound := rev < l.revision()
+	rewound := rev < i.revision()
 	if rewound {
-		clear(l.dropped)
+		clear(i.dropped)
 	}
 	seen := make(map[objects.Key]bool, len(list))
 	var changes []Change[objects.Object]
@@ -248,73 +249,73 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 		}
 	}
 	for _, obj := range list {
-		obj = l.trim(obj)
-		if at, gone := l.dropped[obj.GetUID()]; gone && objects.RevisionOf(obj) <= at {
+		obj = i.transformed(obj)
+		if at, gone := i.dropped[obj.GetUID()]; gone && objects.RevisionOf(obj) <= at {
 			continue
 		}
 		seen[keyOf(obj)] = true
-		note(l.apply(obj, true, rewound))
+		note(i.apply(obj, true, rewound))
 	}
-	for _, old := range l.list("", nil) {
+	for _, old := range i.list("", nil) {
 		if !seen[keyOf(old)] && (rewound || objects.RevisionOf(old) <= rev) {
-			note(l.remove(old, max(rev, objects.RevisionOf(old))))
+			note(i.remove(old, max(rev, objects.RevisionOf(old))))
 		}
 	}
-	for uid, at := range l.dropped {
+	for uid, at := range i.dropped {
 		if at <= rev {
-			delete(l.dropped, uid)
+			delete(i.dropped, uid)
 		}
 	}
-	l.mu.Lock()
-	l.watched = rev
-	l.mu.Unlock()
+	i.mu.Lock()
+	i.watched = rev
+	i.mu.Unlock()
 	for _, ch := range changes {
-		l.notify(ch, true)
+		i.notify(ch, true)
 	}
-	l.once.Do(func() { close(l.synced) })
+	i.once.Do(func() { close(i.synced) })
 }
 
 // end stops all changes of the cache.
-func (l *local) end() {
-	l.order.Lock()
-	defer l.order.Unlock()
-	l.ended = true
-	l.shared.Check()
-	l.once.Do(func() { close(l.synced) }) // release waiting callers
+func (i *informer) end() {
+	i.order.Lock()
+	defer i.order.Unlock()
+	i.ended = true
+	i.shared.Check()
+	i.once.Do(func() { close(i.synced) }) // release waiting callers
 }
 
-// trim returns the part of an object that the cache keeps.
-func (l *local) trim(obj objects.Object) objects.Object {
-	if l.shrink == nil {
+// transformed returns what the cache keeps of an object.
+func (i *informer) transformed(obj objects.Object) objects.Object {
+	if i.transform == nil {
 		return obj
 	}
-	return l.shrink(obj)
+	return i.transform(obj)
 }
 
-// fill replaces the cache's content with a list.
-func (l *local) fill(ctx context.Context, cl Client) error {
-	list, err := cl.List(ctx, Target{Resource: l.resource}, l.options)
+// relist replaces the content with a list.
+func (i *informer) relist(ctx context.Context, cl Client) error {
+	list, err := cl.List(ctx, Target{Resource: i.resource}, i.options)
 	if err != nil {
 		return err
 	}
 	rev, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
 	if err != nil {
-		return fmt.Errorf("list of %s: resourceVersion: %w", l.resource.Resource, err)
+		return fmt.Errorf("list of %s: resourceVersion: %w", i.resource.Resource, err)
 	}
-	l.replace(list.Items, rev)
+	i.replace(list.Items, rev)
 	return nil
 }
 
-// follow applies the events of one watch from the cache's revision. It returns nil when the watch ends without an error.
-func (l *local) follow(ctx context.Context, cl Client) error {
-	opts := l.options
-	opts.ResourceVersion = strconv.FormatUint(l.revision(), 10)
+// watch applies the events of one watch from the cache's revision. It returns nil when the watch ends without an error.
+func (i *informer) watch(ctx context.Context, cl Client) error {
+	opts := i.options
+	opts.ResourceVersion = strconv.FormatUint(i.revision(), 10)
 	opts.AllowWatchBookmarks = true
-	for ev, err := range cl.Watch(ctx, Target{Resource: l.resource}, opts) {
+	for ev, err := range cl.Watch(ctx, Target{Resource: i.resource}, opts) {
 		if err != nil {
 			return err
 		}
-		l.observe(ev)
+		i.observe(ev)
 	}
 	return nil
 }
