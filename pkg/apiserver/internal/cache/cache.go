@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// Cache holds the tables of all resources. Run feeds them.
+// Cache holds the tables of all resources. Run keeps them current.
 type Cache struct {
 	store store.Store
 	clock clock.Clock
@@ -135,7 +135,7 @@ func (c *Cache) Remove(gr schema.GroupResource) {
 	}
 }
 
-// Run feeds the tables until ctx ends or the store fails.
+// Run applies the store's changes to the tables until ctx ends or the store fails.
 func (c *Cache) Run(ctx context.Context) error {
 	defer c.checkShared()
 	for {
@@ -291,8 +291,8 @@ func (c *Cache) drop(w waiter) {
 	c.waiters = slices.DeleteFunc(c.waiters, func(o waiter) bool { return o.done == w.done })
 }
 
-// Fresh returns once the tables show everything that was committed before the call.
-func (c *Cache) Fresh(ctx context.Context) error {
+// WaitUntilFresh returns once the tables show everything that was committed before the call.
+func (c *Cache) WaitUntilFresh(ctx context.Context) error {
 	head, err := c.store.Head(ctx)
 	if err != nil {
 		return err

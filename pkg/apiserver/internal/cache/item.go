@@ -1,6 +1,6 @@
-// Package cache owns the API server's view of the store: for each resource a Table of its current objects, each decoded
-// once, and a log of its recent changes for the watches. One feed reads the store's changes and applies them to the
-// tables.
+// Package cache is the API server's watch cache, its view of the store: for each resource a Table (in Kubernetes a Cacher) of its current
+// objects, each decoded once, and a log of its recent changes for the watches. One feed, the goroutine of Run, watches the store and applies the
+// changes to the tables.
 //
 // The first read fills a table. Lists read a snapshot, in key order. Watches have a place in the log
 // (pkg/store/changelog), and read dropped changes from the store. Everything that the package returns is shared and
@@ -136,8 +136,8 @@ func (i *Item) Object() (objects.Object, error) {
 	return i.decode()
 }
 
-// Opened returns the item's object, and an item that holds it decoded, for a request that reads the object more than once.
-func (i *Item) Opened() (*Item, objects.Object, error) {
+// Decoded returns the item's object, and an item that holds it decoded, for a request that reads the object more than once.
+func (i *Item) Decoded() (*Item, objects.Object, error) {
 	if i.object != nil {
 		return i, i.object, nil
 	}
@@ -158,12 +158,12 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 	return b, err
 }
 
-// Passed is Encoded for an event of a watch: the encoding is dropped sooner.
-func (i *Item) Passed(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
+// EncodedForWatch is Encoded for an event of a watch: the encoding is dropped sooner, since each watch reads it once.
+func (i *Item) EncodedForWatch(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
 	b, fresh, err := i.encode(e, encode)
 	if k := i.kept; fresh && k != nil {
-		if k.passed != nil {
-			k = k.passed
+		if k.ofWatches != nil {
+			k = k.ofWatches
 		}
 		k.add(i, len(b))
 	}

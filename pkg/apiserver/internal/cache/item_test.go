@@ -79,12 +79,12 @@ func TestDecodedOnce(t *testing.T) {
 	if decoded != 1 {
 		t.Errorf("matching its labels decodes it %d times", decoded)
 	}
-	opened, obj, err := i.Opened()
+	item, obj, err := i.Decoded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := opened.Object(); err != nil || again != obj || decoded != 2 {
-		t.Errorf("an opened item is decoded again (%d, %v)", decoded, err)
+	if again, err := item.Object(); err != nil || again != obj || decoded != 2 {
+		t.Errorf("a decoded item is decoded again (%d, %v)", decoded, err)
 	}
 	never := &Selector{Labels: labels.SelectorFromSet(labels.Set{"a": "c"})}
 	if never.selects(i) || (&Selector{Fields: fields.OneTermNotEqualSelector("metadata.name", "x")}).selects(i) {

@@ -8,12 +8,12 @@ import (
 // The bounds of the encodings that are kept, in bytes. Lists are repeated. Watches read an encoding at about the same time, and never
 // again.
 const (
-	keptLimit   = 64 << 20
-	passedLimit = 8 << 20
+	keptLimit  = 64 << 20
+	watchLimit = 8 << 20
 )
 
 func newEncodingCache() *encodingCache {
-	return &encodingCache{limit: keptLimit, passed: &encodingCache{limit: passedLimit}}
+	return &encodingCache{limit: keptLimit, ofWatches: &encodingCache{limit: watchLimit}}
 }
 
 // encodingCache lists the items that have encodings, oldest first. Requests that list and watch at about the same time share an
@@ -25,7 +25,7 @@ type encodingCache struct {
 	size  int
 	limit int
 
-	passed *encodingCache // of the encodings that are read once; nil: this one is for them
+	ofWatches *encodingCache // of the encodings for watches; nil: this one is for them
 }
 
 type keptItem struct {
@@ -55,8 +55,8 @@ func (k *encodingCache) drop() {
 	k.items, k.size = nil, 0
 	k.mu.Unlock()
 	dropEncodings(dropped)
-	if k.passed != nil {
-		k.passed.drop()
+	if k.ofWatches != nil {
+		k.ofWatches.drop()
 	}
 }
 

@@ -4,7 +4,8 @@ import "github.com/minikctl/minikctl/pkg/store/changelog"
 
 // A lane is a part of a table's log: the changes of objects with one name, or with one value of an indexed field,
 // before or after the change. A watch that selects this name or value reads only the lane, so that a change on one node
-// wakes one kubelet instead of a thousand. A lane exists while a watch reads it.
+// wakes one kubelet instead of a thousand. (Kubernetes' Cacher finds the watchers of a change by triggers, of pods the field spec.nodeName.) A lane
+// exists while a watch reads it.
 type lane struct{ field, value string }
 
 type laneLog struct {

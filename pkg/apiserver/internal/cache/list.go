@@ -187,7 +187,7 @@ func (t *Table) itemAt(ctx context.Context, snap snapshot, s *Selector, e store.
 		return t.decoder(full.Value, full.Modified)()
 	}
 	// Only this list has the item: its encodings must not take the place of those that lists share.
-	return &Item{Key: i.Key, Revision: i.Revision, path: path, size: i.size, sum: i.sum, kept: t.cache.kept.passed, decode: decode}, nil
+	return &Item{Key: i.Key, Revision: i.Revision, path: path, size: i.size, sum: i.sum, kept: t.cache.kept.ofWatches, decode: decode}, nil
 }
 
 // count adds to n the number of entries behind key after.

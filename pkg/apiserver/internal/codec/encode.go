@@ -60,7 +60,7 @@ func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
 
 // EncodeEvent is Encode for an event of a watch.
 func (k Kind) EncodeEvent(it *cache.Item, f Format) ([]byte, error) {
-	return k.encode(it, f, (*cache.Item).Passed)
+	return k.encode(it, f, (*cache.Item).EncodedForWatch)
 }
 
 type encodeFunc = func(objects.Object) ([]byte, error)

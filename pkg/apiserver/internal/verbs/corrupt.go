@@ -90,7 +90,7 @@ func (w *write) deleteCorrupt(ctx context.Context, opts *metav1.DeleteOptions) (
 		}
 		err = w.removeCorrupt(ctx, c)
 		if errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
-			if err := w.Engine.cache.Fresh(ctx); err != nil {
+			if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 				return Result{}, w.status(err)
 			}
 			continue

@@ -51,7 +51,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 		}
 		res, err := w.deleteOnce(ctx, opts, item, attempt)
 		if errors.Is(err, errRetry) && ctx.Err() == nil {
-			if err := w.Engine.cache.Fresh(ctx); err != nil {
+			if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 				return Result{}, w.status(err)
 			}
 			continue
@@ -63,7 +63,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 // deleteOnce tries to delete the object as the cache has it.
 func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item *cache.Item, attempt int) (Result, error) {
 	start := w.machine.Now()
-	item, old, err := item.Opened()
+	item, old, err := item.Decoded()
 	if err != nil {
 		return Result{}, err
 	}

@@ -63,7 +63,7 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 		if !apierrors.IsConflict(err) || hasVersionPrecondition(opts) || attempt == evictionAttempts || ctx.Err() != nil {
 			return res, err
 		}
-		if err := w.Engine.cache.Fresh(ctx); err != nil {
+		if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 			return Result{}, w.status(err)
 		}
 	}
@@ -147,7 +147,7 @@ func (w *write) markEvicted(ctx context.Context, opts *metav1.DeleteOptions) err
 	}
 	marked, err := p.editStored(ctx, edit)
 	if apierrors.IsConflict(err) { // the cache may be older than the version that the client knows
-		if err := w.Engine.cache.Fresh(ctx); err != nil {
+		if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 			return w.status(err)
 		}
 		marked, err = p.editStored(ctx, edit)

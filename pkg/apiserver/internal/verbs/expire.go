@@ -90,7 +90,7 @@ func (ev *events) expireAndLog(ctx context.Context, t *table) {
 	defer ev.mu.Unlock()
 	expired, err := ev.expire(ctx, t)
 	if err == nil && expired > 0 {
-		err = ev.engine.cache.Fresh(ctx) // the watches have the deletions
+		err = ev.engine.cache.WaitUntilFresh(ctx) // the watches have the deletions
 	}
 	if err != nil && ctx.Err() == nil {
 		slog.WarnContext(ctx, "remove expired events", "err", err)

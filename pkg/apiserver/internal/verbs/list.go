@@ -85,7 +85,7 @@ func (l lister) continueList(ctx context.Context, opts *metav1.ListOptions) (Lis
 	}
 	after := strings.TrimSuffix(l.keyPrefix()+start, "\x00")
 	if version < 0 {
-		if err := l.engine.cache.Fresh(ctx); err != nil {
+		if err := l.engine.cache.WaitUntilFresh(ctx); err != nil {
 			return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
 		}
 		page, err := l.table.ListAfter(ctx, l.selector, after, l.limit)

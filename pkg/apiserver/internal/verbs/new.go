@@ -243,7 +243,7 @@ func (e *Engine) current(ctx context.Context, t *table, key objects.Key) (*cache
 		case fresh:
 			return nil, apierrors.NewNotFound(t.r.Names.GR(), key.Name)
 		}
-		if err := e.cache.Fresh(ctx); err != nil {
+		if err := e.cache.WaitUntilFresh(ctx); err != nil {
 			return nil, toStatus(t.r.Names.GR(), key.Name, err)
 		}
 	}

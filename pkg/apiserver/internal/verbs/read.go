@@ -72,7 +72,7 @@ func (req *Request) objectNamespace() string {
 func (e *Engine) waitUntilFresh(ctx context.Context, requested string, version store.Revision) error {
 	switch {
 	case requested == "":
-		return e.cache.Fresh(ctx)
+		return e.cache.WaitUntilFresh(ctx)
 	case version == 0 || version <= e.cache.Revision():
 		return nil
 	}

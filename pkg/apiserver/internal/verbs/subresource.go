@@ -113,7 +113,7 @@ func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error
 		if err != nil {
 			return nil, err
 		}
-		item, old, err := item.Opened()
+		item, old, err := item.Decoded()
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error
 		}
 		kept, err := w.commit(ctx, obj, item)
 		if errors.Is(retryOnConflict(err), errRetry) && ctx.Err() == nil {
-			if err := w.Engine.cache.Fresh(ctx); err != nil {
+			if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 				return nil, w.status(err)
 			}
 			continue

@@ -119,7 +119,7 @@ func (w *write) modify(ctx context.Context, c change) (Result, error) {
 		}
 		res, err := w.modifyOnce(ctx, c, item, attempt)
 		if errors.Is(err, errRetry) && ctx.Err() == nil {
-			if err := w.Engine.cache.Fresh(ctx); err != nil {
+			if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 				return Result{}, w.status(err)
 			}
 			continue
@@ -167,7 +167,7 @@ func (w *write) createAbsent(ctx context.Context, c change) (Result, error) {
 // modifyOnce tries a change of the object as the cache has it.
 func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, attempt int) (Result, error) {
 	start := w.machine.Now()
-	item, old, err := item.Opened()
+	item, old, err := item.Decoded()
 	if err != nil {
 		return Result{}, err
 	}

@@ -272,7 +272,7 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 // stillCurrent checks that an unchanged object is the stored one: another server of the same store may have changed it since
 // the cache read it.
 func (w *write) stillCurrent(ctx context.Context, i *cache.Item) error {
-	if err := w.Engine.cache.Fresh(ctx); err != nil {
+	if err := w.Engine.cache.WaitUntilFresh(ctx); err != nil {
 		return err
 	}
 	now, ok, err := w.Table.Get(ctx, i.Key)
