@@ -1,4 +1,5 @@
-// Package fair bounds the number of requests that the server handles at a time, so that one client cannot use all of its capacity.
+// Package fair is API Priority and Fairness: it bounds the number of requests that the server handles at a time, so that one client cannot use
+// all of its capacity.
 //
 // Rules map a request to a flow and a priority level by the FlowSchemas and PriorityLevelConfigurations: a flow is the requests of a
 // user, or those for a namespace. A seat is the permission to run one request. A request gets one at once, at the cost of a lock and a

@@ -275,7 +275,7 @@ func TestContentLength(t *testing.T) {
 
 // TestCrowd refuses requests beyond the bounds of a user and of all.
 func TestCrowd(t *testing.T) {
-	c := newCrowd(3, 2)
+	c := newInflightLimit(3, 2)
 	for i, want := range []struct {
 		user string
 		ok   bool

@@ -24,18 +24,18 @@ type filter func(http.Handler) http.Handler
 // filters lists the filters of every request, the outermost first.
 func (s *Handler) filters() []filter {
 	return []filter{
-		s.begin,        // the call, its address and its Audit-Id
-		s.observe,      // metrics
-		s.recover,      // responds with 500 after a panic
-		s.deadline,     // for requests that are not long-running
-		s.authenticate, // sets the user
-		s.bound,        // bounds the number of requests in flight
-		s.record,       // the audit log
-		s.impersonate,  // replaces the user
-		s.shed,         // rejects requests while the memory limit is nearly reached
-		s.limit,        // bounds the number of concurrent requests
-		s.limitBodies,  // bounds the size of concurrent requests
-		s.report,       // the trace header of components
+		s.begin,               // the call, its address and its Audit-Id
+		s.observe,             // metrics
+		s.recover,             // responds with 500 after a panic
+		s.deadline,            // for requests that are not long-running
+		s.authenticate,        // sets the user
+		s.limitInFlight,       // bounds the number of requests in flight
+		s.record,              // the audit log
+		s.impersonate,         // replaces the user
+		s.shed,                // rejects requests while the memory limit is nearly reached
+		s.priorityAndFairness, // bounds the number of concurrent requests
+		s.limitBodies,         // bounds the size of concurrent requests
+		s.report,              // the trace header of components
 	}
 }
 

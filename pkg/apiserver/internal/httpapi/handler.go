@@ -63,7 +63,7 @@ type Handler struct {
 	zpages   *zpages.Component
 	healths  *health.Server
 	running  inflight
-	crowd    *crowd
+	inflight *inflightLimit
 	fair     *fair.Limit // of requests that the FlowSchemas hold for
 	exempt   *fair.Limit // of all others
 	held     *writtenObjects
@@ -79,7 +79,7 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	s := &Handler{config: cfg, healths: health.NewServer(), machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), replays: newReplays(mostReplays, replaysOfUser), flows: flows{reader: cfg.Reader}}
 	s.memory = &pressure{limit: cfg.MemoryLimit, clock: s.machine, read: readMemory}
-	s.crowd = newCrowd(mostRequests, mostOfUser)
+	s.inflight = newInflightLimit(mostRequests, mostOfUser)
 	s.fair, s.exempt = s.newLimit(), s.newExempt()
 	s.bodies, s.received = s.newBodies(), s.newReceived()
 	s.zpages = zpages.New("apiserver", s.machine, cfg.Flags, s.paths())

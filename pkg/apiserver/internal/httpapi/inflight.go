@@ -13,8 +13,8 @@ const (
 	mostOfUser   = 6_000
 )
 
-// crowd counts requests by user, and refuses those beyond its bounds. It is safe for concurrent use.
-type crowd struct {
+// inflightLimit counts requests by user, and refuses those beyond its bounds. It is safe for concurrent use.
+type inflightLimit struct {
 	all, perUser int
 
 	mu    sync.Mutex
@@ -22,33 +22,33 @@ type crowd struct {
 	users map[string]int
 }
 
-func newCrowd(all, perUser int) *crowd {
-	return &crowd{all: all, perUser: perUser, users: map[string]int{}}
+func newInflightLimit(all, perUser int) *inflightLimit {
+	return &inflightLimit{all: all, perUser: perUser, users: map[string]int{}}
 }
 
 // enter counts a request of user if that is within the bounds, and reports whether it did. If so, the caller must call leave.
-func (c *crowd) enter(user string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.count >= c.all || c.users[user] >= c.perUser {
+func (l *inflightLimit) enter(user string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count >= l.all || l.users[user] >= l.perUser {
 		return false
 	}
-	c.count++
-	c.users[user]++
+	l.count++
+	l.users[user]++
 	return true
 }
 
-func (c *crowd) leave(user string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count--
-	if c.users[user]--; c.users[user] == 0 {
-		delete(c.users, user)
+func (l *inflightLimit) leave(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count--
+	if l.users[user]--; l.users[user] == 0 {
+		delete(l.users, user)
 	}
 }
 
-// bound refuses requests with 429 while there are too many, administrators' too. Those of components and health checks are served.
-func (s *Handler) bound(next http.Handler) http.Handler {
+// limitInFlight refuses requests with 429 while there are too many, administrators' too. Those of components and health checks are served.
+func (s *Handler) limitInFlight(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
 		if authn.Component(c.user) || operational(c, r) {
@@ -56,14 +56,14 @@ func (s *Handler) bound(next http.Handler) http.Handler {
 			return
 		}
 		user := c.user.GetName() // before impersonation, which would make one user many
-		if !s.crowd.enter(user) {
+		if !s.inflight.enter(user) {
 			// Without a body the response ends at once, also for a client that reads nothing.
 			w.Header().Set("Retry-After", "1") // seconds
 			w.Header().Set("Content-Length", "0")
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
 		}
-		defer s.crowd.leave(user)
+		defer s.inflight.leave(user)
 		next.ServeHTTP(w, r)
 	})
 }

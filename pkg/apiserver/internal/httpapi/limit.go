@@ -51,9 +51,9 @@ func (s *Handler) newExempt() *fair.Limit {
 	return l
 }
 
-// limit bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its
+// priorityAndFairness bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its
 // first frame. Other long-running requests and health probes need no seat.
-func (s *Handler) limit(next http.Handler) http.Handler {
+func (s *Handler) priorityAndFairness(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
 		if c.address.longRunning(r.URL) && c.address.verb != "watch" {

@@ -21,7 +21,7 @@ func TestLimit(t *testing.T) {
 	s.fair.SetLevels([]fair.Level{{Shares: 1, Borrow: -1}}) // without a queue
 	inside := make(chan struct{})
 	release := make(chan struct{})
-	h := s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := s.priorityAndFairness(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Stay") == "" {
 			return
 		}
@@ -97,7 +97,7 @@ func TestAdministratorsWait(t *testing.T) {
 		s.fair, s.exempt = s.newLimit(), s.newExempt()
 		release := make(chan struct{})
 		var inside atomic.Int64
-		h := s.limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := s.priorityAndFairness(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if inside.Add(1); callOf(r).user.GetName() == "admin" {
 				<-release
 			}
