@@ -60,7 +60,7 @@ func (b Backend) Create(ctx context.Context, req *verbs.Request, obj runtime.Obj
 	}
 	c := b.Client(req.User, req.UserAgent)
 	reports := authn.Component(req.User)
-	ctx = alone{ctx}
+	ctx = bindingContext{ctx}
 	failures := make([]*metav1.Status, len(given.Bindings))
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -116,12 +116,12 @@ func failure(err error) *metav1.Status {
 	return &failed.ErrStatus
 }
 
-// alone is the context of a binding: it has neither the seat of the batch's request, which one binding would leave while another
+// bindingContext is the context of one binding of a batch: it has neither the seat of the batch's request, which one binding would leave while another
 // still needs it, nor its notes.
-type alone struct{ context.Context }
+type bindingContext struct{ context.Context }
 
 // Value implements context.Context.
-func (c alone) Value(key any) any {
+func (c bindingContext) Value(key any) any {
 	switch key.(type) {
 	case fair.SeatKey, stage.NotesKey:
 		return nil

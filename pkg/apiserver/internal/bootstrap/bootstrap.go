@@ -82,7 +82,7 @@ type Bootstrap struct {
 	repairs     *repairLog    // set by Run
 	rangeEvents *onceReporter // set by Run
 
-	repairsDue, trackingDue, leasesDue *alarm
+	repairsDue, trackingDue, leasesDue *loopTimer
 
 	trackingMade time.Time // when this process has created the ConfigMap of the token tracking; zero: not yet
 

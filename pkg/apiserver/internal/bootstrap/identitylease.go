@@ -20,7 +20,7 @@ const (
 
 // removeLeases deletes the expired identity Leases of API servers, once an hour.
 func (b *Bootstrap) removeLeases(ctx context.Context) error {
-	b.leasesDue.again(leasesEvery)
+	b.leasesDue.reset(leasesEvery)
 	if b.rows[client.Leases.GroupResource()] == nil {
 		return nil
 	}

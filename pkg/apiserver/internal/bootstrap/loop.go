@@ -113,7 +113,7 @@ func (b *Bootstrap) newLoops() {
 	b.trust = add("authentication ConfigMap", 0, b.reconcileTrust)
 	b.tokens = add("token tracking", 0, b.ensureTracking)
 	b.leases = add("identity Leases", 0, b.removeLeases)
-	b.repairsDue, b.trackingDue, b.leasesDue = &alarm{b.config.Clock, b.addresses, nil}, &alarm{b.config.Clock, b.tokens, nil}, &alarm{b.config.Clock, b.leases, nil}
+	b.repairsDue, b.trackingDue, b.leasesDue = &loopTimer{b.config.Clock, b.addresses, nil}, &loopTimer{b.config.Clock, b.tokens, nil}, &loopTimer{b.config.Clock, b.leases, nil}
 }
 
 // Run runs the loops until ctx ends.
@@ -133,8 +133,8 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	}
 	clock.WorkOf(ctx).End() // the start: each loop counts from now on
 	wg.Wait()
-	for _, a := range []*alarm{b.repairsDue, b.trackingDue, b.leasesDue} {
-		a.again(0)
+	for _, t := range []*loopTimer{b.repairsDue, b.trackingDue, b.leasesDue} {
+		t.reset(0)
 	}
 	return nil
 }

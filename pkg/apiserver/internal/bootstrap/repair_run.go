@@ -80,7 +80,7 @@ func (b *Bootstrap) repairAll(ctx context.Context, s allocated) error {
 			all = append(all, r)
 		}
 	}
-	b.repairsDue.again(next)
+	b.repairsDue.reset(next)
 	b.repairs.report(ctx, all)
 	var writes errgroup.Group // writes that wait together are committed together
 	writes.SetLimit(clock.AtOnce(ctx, -1))

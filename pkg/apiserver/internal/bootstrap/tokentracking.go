@@ -26,7 +26,7 @@ const trackingEvery = 30 * time.Minute
 
 // ensureTracking creates the ConfigMap at the first start and when a client has deleted it, and corrects a date that is none.
 func (b *Bootstrap) ensureTracking(ctx context.Context) error {
-	b.trackingDue.again(0)
+	b.trackingDue.reset(0)
 	row := b.rows[client.ConfigMaps.GroupResource()]
 	if row == nil {
 		return nil
@@ -63,7 +63,7 @@ func (b *Bootstrap) ensureTracking(ctx context.Context) error {
 
 func (b *Bootstrap) createTracking(ctx context.Context, now time.Time, today string) error {
 	if wait := creationDelay(b.trackingMade, now); wait > 0 {
-		b.trackingDue.again(wait)
+		b.trackingDue.reset(wait)
 		return nil
 	}
 	cm := &corev1.ConfigMap{

@@ -1,7 +1,7 @@
-// Package verbs owns the API's verbs. The engine takes an authenticated request, authorizes it, checks its options and
-// its namespace, runs admission, defaults and validates, updates managedFields, commits to the store, and records the
-// trace. It has two front ends: HTTP and the in-process client. They only translate requests and responses, so that a
-// request has the same effect through both.
+// Package verbs owns the API's verbs: what kube-apiserver's endpoint handlers and its generic registry do. The engine takes
+// an authenticated request, authorizes it, checks its options and its namespace, runs admission, defaults and validates,
+// updates managedFields, commits to the store, and records the trace. It has two front ends: HTTP and the in-process
+// client. They only translate requests and responses, so that a request has the same effect through both.
 //
 // Objects enter and leave in the stored version. The front ends decode, encode, and convert other served versions
 // (objects.VersionOf). An object that leaves is shared and must not be changed; an object that enters becomes the
