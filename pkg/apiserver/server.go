@@ -270,7 +270,7 @@ func (s *Server) SecretToken(secret *corev1.Secret, account *corev1.ServiceAccou
 // Ready is closed once the server serves requests.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Addr returns the address of the HTTPS listener, "" when there is none.
+// Addr returns HOST:PORT at which this machine reaches the HTTPS listener, "" when there is none.
 func (s *Server) Addr() string { return s.listeners.Address() }
 
 // Release frees memory that only a busy server needs. Watches that begin at earlier revisions read from the store afterwards.

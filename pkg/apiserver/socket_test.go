@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"net/http"
 	"os"
@@ -51,6 +53,26 @@ func TestSocketAuthenticatesItsOwner(t *testing.T) {
 	if _, err := apiserver.New(config(e, func(c *apiserver.Config) { c.Socket = path })); err == nil || !strings.Contains(err.Error(), "in use by another server") {
 		t.Errorf("a second server on the socket: got %v", err)
 	}
+}
+
+// TestAllAddresses tests that a server of all addresses is known by one that this machine reaches, and that its certificate has this
+// machine's name for others.
+func TestAllAddresses(t *testing.T) {
+	e := apiservertest.New(t, func(c *apiserver.Config) { c.Listen = "0.0.0.0:0" })
+	if !strings.HasPrefix(e.Server.Addr(), "127.0.0.1:") {
+		t.Errorf("got the address %s", e.Server.Addr())
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(e.PKI.CA())
+	conn, err := tls.Dial("tcp", e.Server.Addr(), &tls.Config{RootCAs: pool, ServerName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
 }
 
 func config(e *apiservertest.Env, set func(*apiserver.Config)) apiserver.Config {

@@ -38,7 +38,8 @@ type Config struct {
 	// DataDir is the directory that holds the cluster's data. Default ~/.minikctl/NAME.
 	DataDir string `json:"dataDir,omitempty"`
 	// Listen is the HOST:PORT that the API server listens on; port 0 picks a free port. Default 127.0.0.1:0 at the first start,
-	// later the port of the last start if it is free.
+	// later the port of the last start if it is free. With 0.0.0.0 it listens on all addresses, which its certificate then has, and kubeconfigs
+	// name 127.0.0.1.
 	Listen string `json:"listen,omitempty"`
 	// Only lists the components to run: apiserver, controllers, scheduler, kubelet. Default: all.
 	Only []string `json:"only,omitempty"`

@@ -245,7 +245,7 @@ func (d *Daemon) withoutController() []schema.GroupResource {
 func (d *Daemon) listen() string {
 	if host, free := strings.CutSuffix(d.cfg.Listen, ":0"); free {
 		if s, err := ReadState(d.paths); err == nil {
-			if last, ok := strings.CutPrefix(s.Address, "https://"+host+":"); ok && portFree(host+":"+last) {
+			if _, last, err := net.SplitHostPort(strings.TrimPrefix(s.Address, "https://")); err == nil && portFree(host+":"+last) {
 				return host + ":" + last
 			}
 		}

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -66,9 +68,9 @@ func listenTLS(cfg Config) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen address %q: %w", cfg.Address, err)
 	}
-	hosts := cfg.Hosts
-	if host != "" {
-		hosts = append(hosts[:len(hosts):len(hosts)], host)
+	hosts := slices.Concat(cfg.Hosts, []string{host})
+	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		hosts = append(hosts, machineHosts()...)
 	}
 	conf, err := cfg.PKI.ServerTLS(hosts...)
 	if err != nil {
@@ -83,6 +85,22 @@ func listenTLS(cfg Config) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Address, err)
 	}
 	return tls.NewListener(l, conf), nil
+}
+
+// machineHosts returns the name and the addresses of this machine, at which others reach a listener of all addresses. What can't be
+// found is left out.
+func machineHosts() []string {
+	var hosts []string
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	addrs, _ := net.InterfaceAddrs()
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			hosts = append(hosts, n.IP.String())
+		}
+	}
+	return hosts
 }
 
 // listenUnix opens the local socket in a folder that only its owner may enter. It replaces a socket without a listener,
@@ -123,12 +141,12 @@ func (ls Listeners) Port() int32 {
 	return int32(ls.tcp.Addr().(*net.TCPAddr).Port)
 }
 
-// Address returns HOST:PORT of the HTTPS listener, "" without one.
+// Address returns HOST:PORT at which this machine reaches the HTTPS listener, "" without one.
 func (ls Listeners) Address() string {
 	if ls.tcp == nil {
 		return ""
 	}
-	return ls.tcp.Addr().String()
+	return net.JoinHostPort(ls.Host(), strconv.Itoa(int(ls.Port())))
 }
 
 // Host returns an address at which this machine reaches the HTTPS listener: that of the listener, unless it has all.
