@@ -42,16 +42,14 @@ func newClockShow(env *Env) *cobra.Command {
 			if err := getVirtual(cmd.Context(), env, "", "clocks/"+minikctl.ClusterClock, "", c); err != nil {
 				return err
 			}
-			if output == "json" {
-				e := json.NewEncoder(env.Out)
-				e.SetIndent("", "  ")
-				return e.Encode(c)
+			if output != "" {
+				return printAs(env, output, c)
 			}
 			fmt.Fprintln(env.Out, describeClock(c, env.Now()))
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
+	addOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 

@@ -44,6 +44,35 @@ func plainFlagError(err error) error {
 	case kind == "duration":
 		_, err := plug.ParseDuration(value)
 		return fmt.Errorf("--%s: %w", flag.Name, err)
+	case kind == "string":
+		return fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
 	}
 	return err
+}
+
+// choice is the value of a flag that is empty or one of a few words.
+type choice struct {
+	value *string
+	words []string
+}
+
+// String implements pflag.Value.
+func (c choice) String() string { return *c.value }
+
+// Type implements pflag.Value.
+func (choice) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c choice) Set(s string) error {
+	if s != "" && !slices.Contains(c.words, s) {
+		return fmt.Errorf("%q is not one of %v", s, c.words)
+	}
+	*c.value = s
+	return nil
+}
+
+// addOutput adds the flag -o of a verb whose output is otherwise what text says.
+func addOutput(cmd *cobra.Command, output *string, text string, formats ...string) {
+	cmd.Flags().VarP(choice{output, formats}, "output", "o", strings.Join(formats, ", ")+", or empty for "+text)
+	complete(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -104,6 +104,7 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 	version.AddFlags(flags)
 	env.Factory = cmdutil.NewFactory(version)
 	completion.SetFactoryForCompletion(env.Factory)
+	completeGlobal(root, env)
 	env.Target.verb = firstVerb(args[1:], flags)
 	addVerbs(root, env, env.Target.verb)
 	return root

@@ -285,6 +285,8 @@ func TestRun(t *testing.T) {
 		{"store", 0, "Check, back up and restore the store", ""},
 		{"why node/x", 1, "", "error: node/x is not a pod"},
 		{"why", 1, "", "error: one object is needed, as TYPE/NAME, got 0 arguments\nSee 'minikctl why -h' for help and examples\n"},
+		{"trace pod/x -o xml", 1, "", "error: --output: \"xml\" is not one of [json yaml]\nSee 'minikctl trace --help' for usage.\n"},
+		{"clock show -o xml", 1, "", `error: --output: "xml" is not one of [json yaml]`},
 		{"trace a b c", 1, "", "error: one object is needed, as TYPE/NAME, got 3 arguments\nSee 'minikctl trace -h'"},
 		{"up --nodse 3", 1, "", "error: unknown flag: --nodse\nSee 'minikctl up --help' for usage.\n"},
 		{"rollout status --foo", 1, "", "error: unknown flag: --foo\nSee 'minikctl rollout status --help' for usage.\n"},
@@ -460,6 +462,33 @@ func TestCompletionOfNames(t *testing.T) {
 		cmd, _, err := root.Find([]string{verb})
 		if err != nil || cmd.ValidArgsFunction == nil {
 			t.Errorf("%s completes no names: %v", verb, err)
+		}
+	}
+}
+
+// TestCompletionOfFlags checks that the values of flags are completed, and those of kubeconfigs and clusters without a daemon.
+func TestCompletionOfFlags(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("MINIKCTL_HOME", home)
+	lock := filepath.Join(home, "two", autostart.LockFile)
+	if err := os.MkdirAll(filepath.Dir(lock), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(home, "config")
+	t.Setenv("KUBECONFIG", kubeconfig)
+	if err := os.WriteFile(kubeconfig, []byte(`{"contexts": [{"name": "prod"}, {"name": "dev"}], "clusters": [{"name": "c"}], "users": [{"name": "u"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{
+		"get pods --context |": "dev\nprod\n", "get pods --context p|": "prod\n", "get --cluster |": "c\n", "get --user |": "u\n", "down --name |": "two\n", "get -n |": "",
+		"why -o |": "wide\nheatmap\nsvg\njson\nyaml\n", "trace -o |": "json\nyaml\n", "up --log-level |": "debug\ninfo\nwarn\nerror\n",
+	} {
+		args := append([]string{"minikctl", "__complete"}, strings.Split(strings.TrimSuffix(flags, "|"), " ")...)
+		if _, out, _ := run(t, args...); out != want+":4\n" {
+			t.Errorf("%s: got %q", flags, out)
 		}
 	}
 }

@@ -81,10 +81,11 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 	}
 	f.add(cmd)
 	cmd.Flags().StringSliceVar(&f.drain, "drain", nil, "nodes that are drained first")
+	complete(cmd, "drain", completeNames(env, "nodes"))
 	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "simulate, the only mode")
 	cmd.Flags().StringVar(&f.config, "config", "", "a KubeSchedulerConfiguration file (default: the configuration that runs)")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "draws among equally good nodes")
-	addOutput(cmd, &f.output)
+	addOutput(cmd, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(newScheduleCompare(env), newScheduleReplay(env))
 	return cmd
 }

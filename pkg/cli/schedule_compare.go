@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -13,14 +12,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
-
-// checkRunsFormat refuses what is no format of the figures of runs.
-func checkRunsFormat(format string) error {
-	if !slices.Contains([]string{"", "csv", "svg", "json", "yaml"}, format) {
-		return fmt.Errorf("--output: %q is not one of [csv svg json yaml]", format)
-	}
-	return nil
-}
 
 func newScheduleCompare(env *Env) *cobra.Command {
 	f := scheduleFlags{source: "-f"}
@@ -45,9 +36,6 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 		RunE: func(cmd *cobra.Command, configs []string) error {
 			if seeds < 1 {
 				return cmdutil.UsageErrorf(cmd, "--seeds must be at least 1")
-			}
-			if err := checkRunsFormat(f.output); err != nil {
-				return err
 			}
 			f.config = configs[0] // so that the running configuration is not needed
 			cluster, workloads, _, err := f.load(cmd.Context(), env)
@@ -81,7 +69,7 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 	}
 	f.add(cmd)
 	cmd.Flags().IntVar(&seeds, "seeds", seeds, "number of runs of each configuration")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "csv, svg (a plot), json, yaml, or empty for a table")
+	addOutput(cmd, &f.output, "a table", "csv", "svg", "json", "yaml")
 	return cmd
 }
 

@@ -59,9 +59,6 @@ for each sample of each run, -o svg plots them.`,
 			case f.attempt <= 0:
 				return cmdutil.UsageErrorf(cmd, "--attempt-time must be positive")
 			}
-			if err := checkRunsFormat(f.output); err != nil {
-				return err
-			}
 			traces, err := f.read(env, files)
 			if err != nil {
 				return err
@@ -82,7 +79,7 @@ for each sample of each run, -o svg plots them.`,
 	cmd.Flags().Uint64Var(&f.seed, "seed", f.seed, "draws among equally good nodes")
 	cmd.Flags().IntVar(&f.seeds, "seeds", f.seeds, "number of runs, with the seeds from --seed on")
 	cmd.Flags().DurationVar(&f.attempt, "attempt-time", f.attempt, "virtual time that a scheduling attempt takes")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "csv, svg (a plot), json, yaml, or empty for a table")
+	addOutput(cmd, &f.output, "a table", "csv", "svg", "json", "yaml")
 	return cmd
 }
 

@@ -59,30 +59,22 @@ the same. The same records: minikctl get schedulerconfigs.minikctl.dev`,
 			return nil
 		},
 	}
-	addOutput(cmd, &output)
+	addOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 
-// addOutput adds the flag -o of verbs whose default output is text.
-func addOutput(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "", "json, yaml, or empty for text")
-}
-
-// printAs writes a value as JSON or YAML.
+// printAs writes a value as JSON or, in any other format, as YAML.
 func printAs(env *Env, format string, value any) error {
-	switch format {
-	case "json":
+	if format == "json" {
 		e := json.NewEncoder(env.Out)
 		e.SetIndent("", "  ")
 		return e.Encode(value)
-	case "yaml":
-		b, err := yaml.Marshal(value)
-		if err == nil {
-			_, err = env.Out.Write(b)
-		}
-		return err
 	}
-	return fmt.Errorf("--output: %q is not one of [json yaml]", format)
+	b, err := yaml.Marshal(value)
+	if err == nil {
+		_, err = env.Out.Write(b)
+	}
+	return err
 }
 
 // schedulerConfigs returns the configurations of the cluster's schedulers.
@@ -144,7 +136,7 @@ configuration that runs, or of a file, which needs no cluster.`,
 			return printProfiles(env, profiles)
 		},
 	}
-	addOutput(cmd, &output)
+	addOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -232,7 +224,7 @@ weight, and their default arguments. This needs no cluster.`,
 			return printRows(env, []string{"NAME", "DEFAULT", "POINTS", "ARGS"}, rows)
 		},
 	}
-	addOutput(cmd, &output)
+	addOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
@@ -79,11 +78,11 @@ func newServiceURL(env *Env) *cobra.Command {
 		Short:   "Print the URLs of a Service for programs outside pods, one a line",
 		Example: "  curl $(minikctl service url web)",
 		Args:    cobra.ExactArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return completion.CompGetResource(env.Factory, "services", typed), cobra.ShellCompDirectiveNoFileComp
+			return completeNames(env, "services")(cmd, args, typed)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			namespace, _, err := env.Factory.ToRawKubeConfigLoader().Namespace()

@@ -47,17 +47,15 @@ has written begins with that controller's write. The same records: minikctl get 
 			if len(t.Steps) == 0 {
 				return fmt.Errorf("no write of %s is recorded; the trace log keeps only the newest writes", strings.Join(args, "/"))
 			}
-			if output == "json" {
-				e := json.NewEncoder(env.Out)
-				e.SetIndent("", "  ")
-				return e.Encode(t.Steps)
+			if output != "" {
+				return printAs(env, output, t.Steps)
 			}
 			return t.print(env.Out, stages, widthOf(env.Out))
 		},
 	}
 	cmd.Flags().BoolVar(&first, "first", false, "begin at the object's creation instead of the last request that changed it")
 	cmd.Flags().BoolVar(&stages, "stages", false, "also show the stages of each write")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for a table")
+	addOutput(cmd, &output, "a table", "json", "yaml")
 	return cmd
 }
 

@@ -66,6 +66,11 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --detach: show the pods that ran before come up (as a live tree on a terminal), and wait until they are ready and stay ready for a second")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long --wait waits before it fails; 0 means without limit")
 	daemon.AddFlags(cmd.Flags())
+	for flag, words := range map[string][]string{
+		"only": daemon.Parts, "clock": {"machine", "manual"}, "store": {"badger", "memory"}, "log-level": {"debug", "info", "warn", "error"},
+	} {
+		complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 

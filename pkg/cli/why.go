@@ -44,9 +44,6 @@ this process, with the cluster and configuration as they are now; the output say
 		},
 		ValidArgsFunction: completePods(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if outputs := []string{"", "wide", "heatmap", "svg", "json", "yaml"}; !slices.Contains(outputs, f.output) {
-				return fmt.Errorf("--output: %q is not one of %v", f.output, outputs[1:])
-			}
 			find := f.ofSelected
 			if f.selector == "" {
 				name, err := podName(args)
@@ -72,7 +69,8 @@ this process, with the cluster and configuration as they are now; the output say
 	cmd.Flags().BoolVar(&f.all, "all", false, "show all attempts, not only the last")
 	cmd.Flags().IntVar(&f.attempt, "attempt", 0, "show this attempt (default: the last)")
 	cmd.Flags().StringVar(&f.node, "node", "", "show what each plugin returned for this node")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "wide, heatmap, svg, json, yaml, or empty for text")
+	complete(cmd, "node", completeNames(env, "nodes"))
+	addOutput(cmd, &f.output, "text", "wide", "heatmap", "svg", "json", "yaml")
 	return cmd
 }
 
