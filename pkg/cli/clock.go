@@ -36,7 +36,7 @@ func newClockShow(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Print the time of the cluster, and how it passes",
-		Args:  cobra.NoArgs,
+		Args:  arguments("", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := &minikctl.Clock{}
 			if err := getVirtual(cmd.Context(), env, "", "clocks/"+minikctl.ClusterClock, "", c); err != nil {
@@ -83,7 +83,7 @@ due to the next, and waits at each until the cluster has settled: no controller,
   minikctl clock advance 0s
   minikctl clock advance 90m
   minikctl clock advance --to 2026-03-01T00:00:00Z`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments("", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a := &minikctl.ClockAdvance{}
 			switch {

@@ -26,7 +26,7 @@ func newDown(env *Env) *cobra.Command {
 again. Pods get SIGTERM and five seconds to end. With the setting kubelet.shutdownGracePeriod the nodes shut down as in Kubernetes: pods
 end in the order of their priorities, with their preStop hooks and grace periods, and are Failed. --purge kills them at once, and removes
 the data, the addresses, and the context in ~/.kube/config.`,
-		Args: cobra.NoArgs,
+		Args: noName,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			paths := env.Target.Paths()
 			if dataDir != "" {

@@ -32,7 +32,7 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 		Example: `  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml --seeds 10
   minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o csv > runs.csv
   minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o svg > plot.svg`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments("a CONFIG", 1, -1),
 		RunE: func(cmd *cobra.Command, configs []string) error {
 			if seeds < 1 {
 				return cmdutil.UsageErrorf(cmd, "--seeds must be at least 1")

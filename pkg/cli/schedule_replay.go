@@ -51,7 +51,7 @@ for each sample of each run, -o svg plots them.`,
 		Example: `  minikctl schedule replay openb_node_list_gpu_node.csv openb_pod_list_default.csv
   minikctl schedule replay nodes.csv pods.csv --config spread.yaml --config pack.yaml -o svg > plot.svg
   minikctl schedule replay misc/performance-config.yaml --workload SchedulingBasic/500Nodes`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments("a file with a trace", 1, -1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			switch {
 			case f.seeds < 1:

@@ -39,7 +39,7 @@ func newSchedulerConfig(env *Env) *cobra.Command {
 		Long: `Show the configuration that runs: its generation, the file that it was read from, why the file's present content is refused
 if it is, and the KubeSchedulerConfiguration with all plugins and arguments. A scheduler with the output as its file runs
 the same. The same records: minikctl get schedulerconfigs.minikctl.dev`,
-		Args: cobra.NoArgs,
+		Args: arguments("", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := schedulerConfigs(cmd.Context(), env)
 			if err != nil {
@@ -116,7 +116,7 @@ func newSchedulerProfiles(env *Env) *cobra.Command {
 		Short: "Show the plugins of each profile at each extension point, in the order of their calls",
 		Long: `Show the plugins of each profile at each extension point, in the order of their calls, with their weights: of the
 configuration that runs, or of a file, which needs no cluster.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments("", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			configs, err := configsOf(cmd.Context(), env, first(args))
 			if err != nil {
@@ -198,7 +198,7 @@ func newSchedulerPlugins(env *Env) *cobra.Command {
 		Short: "List the plugins of this program with their extension points and default arguments",
 		Long: `List the plugins of this program: their extension points, whether a profile without configuration has them and with which
 weight, and their default arguments. This needs no cluster.`,
-		Args: cobra.NoArgs,
+		Args: arguments("", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plugins, err := scheduler.ListPlugins(cmd.Context(), env.Plugins)
 			if err != nil {
@@ -234,7 +234,7 @@ func newSchedulerValidate(env *Env) *cobra.Command {
 		Short: "Validate KubeSchedulerConfiguration files as the scheduler does",
 		Long: `Validate KubeSchedulerConfiguration files as the scheduler does when it reads them: its plugins are created with their arguments,
 and expressions are compiled. This needs no cluster. All errors are listed, each with the path of the field.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments("a FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {

@@ -39,7 +39,7 @@ func newServiceList(env *Env) *cobra.Command {
 		Use:     "list",
 		Short:   "List the Services with the addresses that programs outside pods connect to",
 		Example: "  minikctl service list -A",
-		Args:    cobra.NoArgs,
+		Args:    arguments("", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			namespace, _, err := env.Factory.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
@@ -77,7 +77,7 @@ func newServiceURL(env *Env) *cobra.Command {
 		Use:     "url NAME",
 		Short:   "Print the URLs of a Service for programs outside pods, one a line",
 		Example: "  curl $(minikctl service url web)",
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments("the NAME of a Service", 1, 1),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp

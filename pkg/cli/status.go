@@ -26,7 +26,7 @@ func newStatus(env *Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the clusters of this user, running or not",
-		Args:  cobra.NoArgs,
+		Args:  arguments("", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := daemon.All()
 			if err != nil {

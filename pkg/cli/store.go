@@ -40,7 +40,7 @@ func newStoreCheck(env *Env, paths func() (daemon.Paths, error)) *cobra.Command 
 		Short: "Verify the store of a cluster that does not run",
 		Long: `Verify the files of the store, compare its objects with what was acknowledged, and read each object. Objects that can't be
 read are listed. Nothing is changed.`,
-		Args: cobra.NoArgs,
+		Args: arguments("", 0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			p, err := paths()
 			if err != nil {
@@ -69,7 +69,7 @@ func newStoreBackup(env *Env, paths func() (daemon.Paths, error)) *cobra.Command
 		Short: "Write all objects to a file, also while the cluster runs",
 		Long: `Write all objects of one instant to a file, also while the cluster runs. Without FILE it is a new file in the folder
 "backups" of the cluster's data. The file holds the cluster's Secrets. A file that exists is only overwritten with --force.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments("", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := paths()
 			if err != nil {
@@ -93,7 +93,7 @@ func newStoreRestore(env *Env, paths func() (daemon.Paths, error)) *cobra.Comman
 		Short: "Replace the store of a cluster that does not run by a backup",
 		Long: `Replace the store by a backup, by default the newest in the folder "backups" of the cluster's data. The store that was
 there is kept in a folder beside it. Clients list all objects again, since the revisions before the restore are gone.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments("", 0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := paths()
 			if err != nil {

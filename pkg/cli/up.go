@@ -42,7 +42,7 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
 
   # 100 simulated nodes beside the one that runs processes
   minikctl up --nodes 1 --sim-nodes 100`,
-		Args: cobra.NoArgs,
+		Args: noName,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wait && !background {
 				return errors.New("--wait needs --detach")

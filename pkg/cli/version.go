@@ -22,7 +22,7 @@ func newVersion(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of minikctl and of the cluster",
-		Args:  cobra.NoArgs,
+		Args:  arguments("", 0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := versions{Client: &version.Info{
 				Major: release.Major, Minor: release.Minor, GitVersion: release.Kubernetes, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
