@@ -293,8 +293,7 @@ func (in *statusInput) setFromRuntime(c *corev1.Container, s *corev1.ContainerSt
 	}
 	s.ImageID, s.ContainerID = last.Image.ID, containerID(last)
 	s.State = in.stateOf(c, last)
-	s.AllocatedResources = c.Resources.Requests.DeepCopy()
-	s.Resources = c.Resources.DeepCopy()
+	s.AllocatedResources, s.Resources = c.Resources.Requests, &c.Resources // shared with the pod: neither is changed
 	if in.resizable && last.Running {
 		s.Resources = resized(c.Resources, last.Limits)
 	}

@@ -175,8 +175,8 @@ func (u *statusUpdate) write(ctx context.Context) error {
 // writeStatus updates the status of the given pod. When another client has changed the pod, the update conflicts and is
 // repeated for the newer pod. (A patch needs no repetition, and costs several times as much.)
 func (w *podWorker) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
-	next := pod.DeepCopy()
-	next.Status = status
+	next := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status}
+	next.Spec = pod.Spec // a write of the status changes nothing in it
 	got, err := w.kubelet.client.Update(ctx, client.In(client.Pods, w.key).Sub("status"), next, metav1.UpdateOptions{})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,11 +43,22 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	_, err := w.editStored(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
+	_, err := w.replaceStored(ctx, func(old objects.Object) (objects.Object, error) {
+		pod := copyForBinding(old.(*corev1.Pod))
+		return pod, w.assign(pod, b)
+	})
 	if err != nil {
 		return Result{}, err
 	}
 	return statusSuccess(), nil
+}
+
+// copyForBinding copies what a binding changes of a pod. The rest is shared with it.
+func copyForBinding(pod *corev1.Pod) *corev1.Pod {
+	next := *pod
+	next.ObjectMeta = *pod.ObjectMeta.DeepCopy()
+	next.Status.Conditions = slices.Clone(pod.Status.Conditions)
+	return &next
 }
 
 // bindByName assigns the pod of a Binding's name to a node (bindings, which is older than pods/binding).

@@ -108,6 +108,14 @@ func (w *write) modifyThrough(ctx context.Context, s subresource, c change) (Res
 // editStored stores the request's object as f changes it, without the admission, the preparation and the managedFields of an
 // update, and returns it as stored. f receives a copy; its error ends the edit.
 func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error) (*cache.Item, error) {
+	return w.replaceStored(ctx, func(old objects.Object) (objects.Object, error) {
+		obj := old.DeepCopyObject().(objects.Object)
+		return obj, f(obj)
+	})
+}
+
+// replaceStored is editStored for an f that returns what replaces the object. f must not change the object.
+func (w *write) replaceStored(ctx context.Context, f func(old objects.Object) (objects.Object, error)) (*cache.Item, error) {
 	for {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if err != nil {
@@ -117,8 +125,8 @@ func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error
 		if err != nil {
 			return nil, err
 		}
-		obj := old.DeepCopyObject().(objects.Object)
-		if err := f(obj); err != nil {
+		obj, err := f(old)
+		if err != nil {
 			return nil, err
 		}
 		kept, err := w.commit(ctx, obj, item)
