@@ -115,6 +115,19 @@ func (p processes) cpu() (float64, error) {
 	})
 }
 
+// during returns the CPU seconds that the processes use while work runs.
+func (p processes) during(work func() error) (float64, error) {
+	before, err := p.cpu()
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := p.cpu()
+	return after - before, err
+}
+
 func (p processes) sum(f func(pid int) (float64, error)) (float64, error) {
 	total := 0.0
 	for _, pid := range p {
