@@ -73,7 +73,7 @@ func waitingForClaim(ch client.Change[*corev1.PersistentVolumeClaim]) []objects.
 	if ref == nil || ref.Kind != podKind.Kind {
 		return nil
 	}
-	set, ordinal := memberOf(ref.Name)
+	set, ordinal := parentAndOrdinal(ref.Name)
 	if ordinal < 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (r *statefulSet) sync(ctx context.Context, set *appsv1.StatefulSet, h *setH
 	if err != nil {
 		return appsv1.StatefulSetStatus{}, err
 	}
-	m := newMembers(set, from, to, h.current.Name, h.update.Name, pods, now)
+	m := newStatefulPods(set, from, to, h.current.Name, h.update.Name, pods, now)
 	status := m.status(h.collisions, pods)
 	if set.DeletionTimestamp == nil {
 		var deleted *corev1.Pod
@@ -134,9 +134,9 @@ func (r *statefulSet) sync(ctx context.Context, set *appsv1.StatefulSet, h *setH
 	return status, errors.Join(err, r.writeStatus(ctx, set, status))
 }
 
-// manage creates, repairs, scales down and updates pods, in this order. With OrderedReady, a pod that later pods wait for ends it.
-// It returns the pod that it has deleted for the rollout, if any.
-func (r *statefulSet) manage(ctx context.Context, m *members) (outdated *corev1.Pod, err error) {
+// manage creates pods, corrects their identity and storage, scales down, and rolls out, in this order. With OrderedReady, it ends at a
+// pod that later pods wait for. It returns the pod that it has deleted for the rollout, if any.
+func (r *statefulSet) manage(ctx context.Context, m *statefulPods) (outdated *corev1.Pod, err error) {
 	claim := r.claimReader(m.set)
 	done, err := forEach(ctx, m.replicas, m.ordered(), func(p *corev1.Pod) (bool, error) {
 		return r.take(ctx, m, p, m.replicaStep(p, claim))
@@ -163,21 +163,21 @@ func (r *statefulSet) manage(ctx context.Context, m *members) (outdated *corev1.
 	if outdated == nil {
 		return nil, nil
 	}
-	return outdated, r.removeMember(ctx, m.set, outdated)
+	return outdated, r.deleteStatefulPod(ctx, m.set, outdated)
 }
 
 // take takes a step with a pod. It reports whether later pods wait.
-func (r *statefulSet) take(ctx context.Context, m *members, p *corev1.Pod, s memberStep) (wait bool, err error) {
+func (r *statefulSet) take(ctx context.Context, m *statefulPods, p *corev1.Pod, s podStep) (wait bool, err error) {
 	switch {
-	case s.remove:
-		err = r.removeMember(ctx, m.set, p)
+	case s.delete:
+		err = r.deleteStatefulPod(ctx, m.set, p)
 	case s.create:
-		err = r.createMember(ctx, m.set, p)
+		err = r.createStatefulPod(ctx, m.set, p)
 	case s.claims:
 		err = r.createMissingClaims(ctx, m.set, p)
 	}
-	if err == nil && s.repair {
-		err = r.repairMember(ctx, m.set, p)
+	if err == nil && s.update {
+		err = r.updateStatefulPod(ctx, m.set, p)
 	}
 	return s.wait, err
 }
@@ -205,7 +205,7 @@ func (r *statefulSet) claimPods(ctx context.Context, set *appsv1.StatefulSet, se
 	c := &controller.Claimer{
 		Client: r.client, Resource: client.Pods, Owner: set, Kind: statefulSetKind, Owners: client.StatefulSets,
 		Matches: func(p metav1.Object) bool {
-			name, _ := memberOf(p.GetName())
+			name, _ := parentAndOrdinal(p.GetName())
 			return name == set.Name
 		},
 	}

@@ -47,8 +47,8 @@ func statefulSet(name string, replicas int32, change ...func(*appsv1.StatefulSet
 	return set
 }
 
-// members returns the pods of a set with their images, sorted.
-func members(c *controllertest.Cluster, name string) []string {
+// podsOf returns the pods of a set with their images, sorted.
+func podsOf(c *controllertest.Cluster, name string) []string {
 	var out []string
 	for _, p := range controllertest.List[*corev1.Pod](c, client.Pods) {
 		if p.Labels["app"] == name && p.DeletionTimestamp == nil {
@@ -107,7 +107,7 @@ func scaleSet(c *controllertest.Cluster, name string, n int) {
 	c.Merge(controllertest.At(client.StatefulSets, name), fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
 }
 
-func setMemberImage(c *controllertest.Cluster, name, image string) {
+func setStatefulSetImage(c *controllertest.Cluster, name, image string) {
 	c.Helper()
 	c.Merge(controllertest.At(client.StatefulSets, name), `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"`+image+`"}]}}}}`)
 }
@@ -132,10 +132,10 @@ func TestStatefulSet(t *testing.T) {
 			"SuccessfulCreate: Create Pod web-1 in StatefulSet web successful",
 		})
 
-		setMemberImage(c, "web", "redis:8")
+		setStatefulSetImage(c, "web", "redis:8")
 		set = untilReplicas(c, "web", 2)
 		second := set.Status.CurrentRevision
-		controllertest.Want(c, "pods", members(c, "web"), []string{"web-0 redis:8", "web-1 redis:8"})
+		controllertest.Want(c, "pods", podsOf(c, "web"), []string{"web-0 redis:8", "web-1 redis:8"})
 		controllertest.Want(c, "revisions", revisionsOf(c, "web"), []string{"1 " + first, "2 " + second})
 		c.Until("events of the update", func() bool {
 			events := c.EventsOf("web")
@@ -143,7 +143,7 @@ func TestStatefulSet(t *testing.T) {
 				slices.Contains(events, "SuccessfulDelete: Delete Pod web-1 in StatefulSet web successful")
 		})
 
-		setMemberImage(c, "web", "redis:7") // as rollout undo does
+		setStatefulSetImage(c, "web", "redis:7") // as rollout undo does
 		set = untilReplicas(c, "web", 2)
 		controllertest.Want(c, "revision", set.Status.CurrentRevision, first)
 		controllertest.Want(c, "revisions", revisionsOf(c, "web"), []string{"2 " + second, "3 " + first})
@@ -160,7 +160,7 @@ func TestStatefulSetOrdered(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	c := controllertest.Start(t, clk)
 	controllertest.Create(c, client.StatefulSets, statefulSet("web", 2, func(s *appsv1.StatefulSetSpec) { s.MinReadySeconds = 3600 }))
-	c.Until("first pod", func() bool { return len(members(c, "web")) == 1 })
+	c.Until("first pod", func() bool { return len(podsOf(c, "web")) == 1 })
 	p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, "web-0")
 	now := clk.Now().UTC().Format(time.RFC3339)
 	c.Merge(controllertest.At(client.Pods, "web-0").Sub("status"), fmt.Sprintf(
@@ -169,10 +169,10 @@ func TestStatefulSetOrdered(t *testing.T) {
 		set, _ := controllertest.Get[*appsv1.StatefulSet](c, client.StatefulSets, "web")
 		return set.Status.ReadyReplicas == 1 && set.Status.AvailableReplicas == 0
 	})
-	controllertest.Want(c, "pods", members(c, "web"), []string{"web-0 redis:7"})
+	controllertest.Want(c, "pods", podsOf(c, "web"), []string{"web-0 redis:7"})
 	c.Until("second pod after an hour", func() bool {
 		clk.Step(10 * time.Minute)
-		return len(members(c, "web")) == 2
+		return len(podsOf(c, "web")) == 2
 	})
 }
 
@@ -201,7 +201,7 @@ func TestStatefulSetRetention(t *testing.T) {
 		c.Until("claims of the set again", func() bool { return slices.Equal(claims(c, "web"), owned[:2]) })
 		c.Remove(client.StatefulSets, "web", metav1.DeletePropagationBackground)
 		c.Until("everything deleted", func() bool {
-			return len(members(c, "web"))+len(claims(c, "web"))+len(revisionsOf(c, "web")) == 0
+			return len(podsOf(c, "web"))+len(claims(c, "web"))+len(revisionsOf(c, "web")) == 0
 		})
 	})
 }
@@ -225,7 +225,7 @@ func TestStatefulSetStaleClaim(t *testing.T) {
 			set, _ := controllertest.Get[*appsv1.StatefulSet](c, client.StatefulSets, "web")
 			return set.Status.ObservedGeneration == set.Generation
 		})
-		controllertest.Want(c, "pods", len(members(c, "web")), 0)
+		controllertest.Want(c, "pods", len(podsOf(c, "web")), 0)
 		c.Merge(controllertest.At(client.PersistentVolumeClaims, "data-web-0"), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/hold"]}}`)
 		untilReplicas(c, "web", 1)
 	})
@@ -239,7 +239,7 @@ func TestStatefulSetOrphans(t *testing.T) {
 		p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, "web-1")
 		c.Remove(client.StatefulSets, "web", metav1.DeletePropagationOrphan)
 		c.Until("orphans", func() bool {
-			return !c.Exists(client.StatefulSets, "web") && metav1.GetControllerOf(p) != nil && len(members(c, "web")) == 2
+			return !c.Exists(client.StatefulSets, "web") && metav1.GetControllerOf(p) != nil && len(podsOf(c, "web")) == 2
 		})
 		controllertest.Create(c, client.StatefulSets, statefulSet("web", 2))
 		set := untilReplicas(c, "web", 2)
@@ -282,5 +282,5 @@ func TestStatefulSetClaimFails(t *testing.T) {
 		return strings.Contains(events, "FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: "+reason) &&
 			strings.Contains(events, "FailedCreate: Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: "+reason)
 	})
-	controllertest.Want(c, "pods", len(members(c, "web")), 0)
+	controllertest.Want(c, "pods", len(podsOf(c, "web")), 0)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
-// memberOf returns the set and the ordinal that a pod's name specifies: "" for a name without an ordinal, and -1 for an ordinal
+// parentAndOrdinal returns the set and the ordinal that a pod's name specifies: "" for a name without an ordinal, and -1 for an ordinal
 // that is out of range.
-func memberOf(pod string) (set string, ordinal int) {
+func parentAndOrdinal(pod string) (set string, ordinal int) {
 	i := strings.LastIndexByte(pod, '-')
 	if i < 0 || i+1 == len(pod) || strings.Trim(pod[i+1:], "0123456789") != "" {
 		return "", -1
@@ -26,16 +26,16 @@ func memberOf(pod string) (set string, ordinal int) {
 }
 
 func ordinalOf(p *corev1.Pod) int {
-	_, n := memberOf(p.Name)
+	_, n := parentAndOrdinal(p.Name)
 	return n
 }
 
-func memberPodName(set *appsv1.StatefulSet, ordinal int) string {
+func podName(set *appsv1.StatefulSet, ordinal int) string {
 	return set.Name + "-" + strconv.Itoa(ordinal)
 }
 
 func claimName(set *appsv1.StatefulSet, template string, ordinal int) string {
-	return template + "-" + memberPodName(set, ordinal)
+	return template + "-" + podName(set, ordinal)
 }
 
 func firstOrdinal(set *appsv1.StatefulSet) int {
@@ -54,13 +54,13 @@ func inOrdinalRange(set *appsv1.StatefulSet, p *corev1.Pod) bool {
 // identityMatches reports whether a pod has the name and the label of its ordinal in the set.
 func identityMatches(set *appsv1.StatefulSet, p *corev1.Pod) bool {
 	n := ordinalOf(p)
-	return n >= 0 && p.Name == memberPodName(set, n) && p.Namespace == set.Namespace && p.Labels[appsv1.StatefulSetPodNameLabel] == p.Name
+	return n >= 0 && p.Name == podName(set, n) && p.Namespace == set.Namespace && p.Labels[appsv1.StatefulSetPodNameLabel] == p.Name
 }
 
 // setIdentity sets the labels with a pod's name and ordinal.
 func setIdentity(set *appsv1.StatefulSet, p *corev1.Pod) {
 	n := ordinalOf(p)
-	p.Name, p.Namespace = memberPodName(set, n), set.Namespace
+	p.Name, p.Namespace = podName(set, n), set.Namespace
 	if p.Labels == nil {
 		p.Labels = map[string]string{}
 	}
@@ -101,10 +101,10 @@ func setStorage(set *appsv1.StatefulSet, p *corev1.Pod) {
 	p.Spec.Volumes = append(volumes, others...)
 }
 
-// newMember returns the pod of an ordinal from the template of one of the set's revisions.
-func newMember(set *appsv1.StatefulSet, revision string, ordinal int) *corev1.Pod {
+// newStatefulPod returns the pod of an ordinal from the template of one of the set's revisions.
+func newStatefulPod(set *appsv1.StatefulSet, revision string, ordinal int) *corev1.Pod {
 	p := controller.NewPod(&set.Spec.Template, set, statefulSetKind)
-	p.Name = memberPodName(set, ordinal)
+	p.Name = podName(set, ordinal)
 	setIdentity(set, p)
 	p.Spec.Hostname, p.Spec.Subdomain = p.Name, set.Spec.ServiceName
 	setStorage(set, p)

@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
-// members are the pods of a StatefulSet in one sync.
-type members struct {
+// statefulPods are the pods of a StatefulSet in one sync.
+type statefulPods struct {
 	set             *appsv1.StatefulSet
 	current, update string // the names of the revisions that the set rolls from and to
 	now             time.Time
@@ -22,19 +22,19 @@ type members struct {
 	firstUnavailable *corev1.Pod   // of replicas, else of condemned, the lowest ordinal
 }
 
-// memberStep is what to do with a pod. Both claims and repair may be set.
-type memberStep struct {
-	remove bool
+// podStep is what to do with a pod. Both claims and update may be set.
+type podStep struct {
+	delete bool
 	create bool
 	claims bool // create its missing claims
-	repair bool // its identity, its volumes, or the owners of its claims
+	update bool // its identity, its volumes, or the owners of its claims
 	wait   bool // with OrderedReady, nothing is done with later pods
 }
 
-// newMembers sorts pods into replicas and condemned ones. from and to are the set with the templates of its current and its
+// newStatefulPods sorts pods into replicas and condemned ones. from and to are the set with the templates of its current and its
 // update revision.
-func newMembers(set, from, to *appsv1.StatefulSet, current, update string, pods []*corev1.Pod, now time.Time) *members {
-	m := &members{set: set, current: current, update: update, now: now, replicas: make([]*corev1.Pod, *set.Spec.Replicas)}
+func newStatefulPods(set, from, to *appsv1.StatefulSet, current, update string, pods []*corev1.Pod, now time.Time) *statefulPods {
+	m := &statefulPods{set: set, current: current, update: update, now: now, replicas: make([]*corev1.Pod, *set.Spec.Replicas)}
 	first := firstOrdinal(set)
 	for _, p := range pods {
 		if n := ordinalOf(p); inOrdinalRange(set, p) {
@@ -48,9 +48,9 @@ func newMembers(set, from, to *appsv1.StatefulSet, current, update string, pods 
 		switch {
 		case p != nil:
 		case createsCurrent(from, i):
-			m.replicas[i] = newMember(from, current, first+i)
+			m.replicas[i] = newStatefulPod(from, current, first+i)
 		default:
-			m.replicas[i] = newMember(to, update, first+i)
+			m.replicas[i] = newStatefulPod(to, update, first+i)
 		}
 	}
 	lowest := slices.Clone(m.condemned)
@@ -82,44 +82,44 @@ func isRunningAndReady(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && controller.IsPodReady(p)
 }
 
-func (m *members) ordered() bool {
+func (m *statefulPods) ordered() bool {
 	return m.set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
 
-func (m *members) available(p *corev1.Pod) bool {
+func (m *statefulPods) available(p *corev1.Pod) bool {
 	ok, _ := controller.PodAvailable(p, time.Duration(m.set.Spec.MinReadySeconds)*time.Second, m.now)
 	return ok
 }
 
-func (m *members) unavailable(p *corev1.Pod) bool {
+func (m *statefulPods) unavailable(p *corev1.Pod) bool {
 	return !m.available(p) || p.DeletionTimestamp != nil
 }
 
 // healthy reports whether pods after p need not wait for it.
-func (m *members) healthy(p *corev1.Pod) bool { return isRunningAndReady(p) && m.available(p) }
+func (m *statefulPods) healthy(p *corev1.Pod) bool { return isRunningAndReady(p) && m.available(p) }
 
 // claimReader returns the claim of a name in the set's namespace, nil if there is none.
 type claimReader func(name string) *corev1.PersistentVolumeClaim
 
 // replicaStep decides about a pod with an ordinal in the set's range.
-func (m *members) replicaStep(p *corev1.Pod, claim claimReader) memberStep {
+func (m *statefulPods) replicaStep(p *corev1.Pod, claim claimReader) podStep {
 	switch {
 	case controller.IsPodTerminal(p): // a new pod replaces it, also one that has succeeded: an evicted pod may have any exit code
-		return memberStep{remove: p.DeletionTimestamp == nil, wait: true}
+		return podStep{delete: p.DeletionTimestamp == nil, wait: true}
 	case !isCreated(p):
-		return memberStep{create: !hasStaleClaim(m.set, p, claim), wait: true}
+		return podStep{create: !hasStaleClaim(m.set, p, claim), wait: true}
 	}
-	s := memberStep{claims: p.Status.Phase == corev1.PodPending}
+	s := podStep{claims: p.Status.Phase == corev1.PodPending}
 	if m.ordered() && (p.DeletionTimestamp != nil || !m.healthy(p)) {
 		s.wait = true
 		return s
 	}
-	s.repair = !identityMatches(m.set, p) || !storageMatches(m.set, p) || !m.claimsMatch(p, claim)
+	s.update = !identityMatches(m.set, p) || !storageMatches(m.set, p) || !m.claimsMatch(p, claim)
 	return s
 }
 
 // claimsMatch reports whether the existing claims of a pod have the owners that the retention policy requires.
-func (m *members) claimsMatch(p *corev1.Pod, claim claimReader) bool {
+func (m *statefulPods) claimsMatch(p *corev1.Pod, claim claimReader) bool {
 	for _, t := range m.set.Spec.VolumeClaimTemplates {
 		if c := claim(claimName(m.set, t.Name, ordinalOf(p))); c != nil && !retentionMatches(c, m.set, p) {
 			return false
@@ -130,19 +130,19 @@ func (m *members) claimsMatch(p *corev1.Pod, claim claimReader) bool {
 
 // condemnedStep decides about a pod that is scaled down. With OrderedReady, it is deleted once all pods before it are healthy,
 // unless it is itself the unhealthy one.
-func (m *members) condemnedStep(p *corev1.Pod) memberStep {
+func (m *statefulPods) condemnedStep(p *corev1.Pod) podStep {
 	switch {
 	case p.DeletionTimestamp != nil:
-		return memberStep{wait: true}
+		return podStep{wait: true}
 	case m.ordered() && !m.healthy(p) && p != m.firstUnavailable:
-		return memberStep{wait: true}
+		return podStep{wait: true}
 	}
-	return memberStep{remove: true, wait: true}
+	return podStep{delete: true, wait: true}
 }
 
 // outdated returns the pod to delete next for the rollout, nil if there is none: that with the highest ordinal that is not at
 // the update revision, when all pods above it are updated and available. Pods below the partition are not updated.
-func (m *members) outdated() *corev1.Pod {
+func (m *statefulPods) outdated() *corev1.Pod {
 	if m.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
 	}

@@ -86,7 +86,7 @@ func setPods(set *appsv1.StatefulSet, words string) []*corev1.Pod {
 		}
 		var n int
 		fmt.Sscan(w, &n)
-		p := newMember(set, revision, n)
+		p := newStatefulPod(set, revision, n)
 		p.UID = types.UID("pod-" + w)
 		p.Status.Phase = corev1.PodRunning
 		since := setNow.Add(-time.Minute)
@@ -113,10 +113,10 @@ func setPods(set *appsv1.StatefulSet, words string) []*corev1.Pod {
 
 // setSteps returns what a sync does, with the pods of a set at revision old that is updated to new.
 func setSteps(set *appsv1.StatefulSet, pods []*corev1.Pod, claim claimReader) string {
-	m := newMembers(set, set, set, "old", "new", pods, setNow)
+	m := newStatefulPods(set, set, set, "old", "new", pods, setNow)
 	var out []string
-	note := func(p *corev1.Pod, s memberStep) (bool, error) {
-		for verb, did := range map[string]bool{"create": s.create, "delete": s.remove, "claims": s.claims, "repair": s.repair} {
+	note := func(p *corev1.Pod, s podStep) (bool, error) {
+		for verb, did := range map[string]bool{"create": s.create, "delete": s.delete, "claims": s.claims, "update": s.update} {
 			if did && verb == "create" {
 				verb += "@" + p.Labels[appsv1.StatefulSetRevisionLabel]
 			}
@@ -126,7 +126,7 @@ func setSteps(set *appsv1.StatefulSet, pods []*corev1.Pod, claim claimReader) st
 		}
 		return s.wait, nil
 	}
-	each := func(pods []*corev1.Pod, f func(*corev1.Pod) memberStep) (done bool) {
+	each := func(pods []*corev1.Pod, f func(*corev1.Pod) podStep) (done bool) {
 		for _, p := range pods {
 			if wait, _ := note(p, f(p)); wait && m.ordered() {
 				return true
@@ -134,7 +134,7 @@ func setSteps(set *appsv1.StatefulSet, pods []*corev1.Pod, claim claimReader) st
 		}
 		return false
 	}
-	if !each(m.replicas, func(p *corev1.Pod) memberStep { return m.replicaStep(p, claim) }) && !each(m.condemned, m.condemnedStep) {
+	if !each(m.replicas, func(p *corev1.Pod) podStep { return m.replicaStep(p, claim) }) && !each(m.condemned, m.condemnedStep) {
 		if p := m.outdated(); p != nil {
 			out = append(out, fmt.Sprintf("update %d", ordinalOf(p)))
 		}
@@ -224,11 +224,11 @@ func TestStatefulSetRepair(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func(*corev1.Pod) {}, noClaims, ""},
-		{"another pod name label", func(p *corev1.Pod) { p.Labels[appsv1.StatefulSetPodNameLabel] = "x" }, noClaims, "repair 0"},
+		{"another pod name label", func(p *corev1.Pod) { p.Labels[appsv1.StatefulSetPodNameLabel] = "x" }, noClaims, "update 0"},
 		{"another index label alone", func(p *corev1.Pod) { p.Labels[appsv1.PodIndexLabel] = "7" }, noClaims, ""},
-		{"another volume", func(p *corev1.Pod) { p.Spec.Volumes = p.Spec.Volumes[1:] }, noClaims, "repair 0"},
-		{"another claim", func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "x" }, noClaims, "repair 0"},
-		{"owners that the policy does not want", func(*corev1.Pod) {}, owned, "repair 0, repair 1"},
+		{"another volume", func(p *corev1.Pod) { p.Spec.Volumes = p.Spec.Volumes[1:] }, noClaims, "update 0"},
+		{"another claim", func(p *corev1.Pod) { p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "x" }, noClaims, "update 0"},
+		{"owners that the policy does not want", func(*corev1.Pod) {}, owned, "update 0, update 1"},
 	} {
 		pods := setPods(set, "0 1")
 		c.change(pods[0])
@@ -240,12 +240,12 @@ func TestStatefulSetRepair(t *testing.T) {
 	setIdentity(set, p)
 	setStorage(set, p)
 	if !identityMatches(set, p) || !storageMatches(set, p) {
-		t.Errorf("repaired, and still different: %+v", p)
+		t.Errorf("updated, and still different: %+v", p)
 	}
 }
 
-func TestNewMember(t *testing.T) {
-	p := newMember(stateful(1), "web-1", 3)
+func TestNewStatefulPod(t *testing.T) {
+	p := newStatefulPod(stateful(1), "web-1", 3)
 	if p.Name != "web-3" || p.GenerateName != "web-" || p.Namespace != "ns" || p.Spec.Hostname != "web-3" || p.Spec.Subdomain != "headless" {
 		t.Errorf("got %+v", p)
 	}
@@ -271,11 +271,11 @@ func TestNewMember(t *testing.T) {
 	}
 }
 
-func TestMemberOf(t *testing.T) {
+func TestParentAndOrdinal(t *testing.T) {
 	for name, want := range map[string]string{
 		"web-0": "web 0", "a-b-12": "a-b 12", "web-01": "web 1", "web": " -1", "web-x": " -1", "-3": " 3", "web-99999999999": "web -1",
 	} {
-		set, n := memberOf(name)
+		set, n := parentAndOrdinal(name)
 		if got := fmt.Sprintf("%s %d", set, n); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// createMember creates a pod after its claims.
-func (r *statefulSet) createMember(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
+// createStatefulPod creates a pod after its claims.
+func (r *statefulSet) createStatefulPod(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
 	if err := r.createClaims(ctx, set, p); err != nil {
 		r.recordPod(ctx, set, p, "Create", err)
 		return err
@@ -37,8 +37,8 @@ func (r *statefulSet) createMember(ctx context.Context, set *appsv1.StatefulSet,
 	return err
 }
 
-// removeMember deletes a pod.
-func (r *statefulSet) removeMember(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
+// deleteStatefulPod deletes a pod.
+func (r *statefulSet) deleteStatefulPod(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
 	opts := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
 	out, err := r.client.Delete(ctx, client.In(client.Pods, controller.KeyOf(p)), opts)
 	switch {
@@ -58,8 +58,8 @@ func (r *statefulSet) removeMember(ctx context.Context, set *appsv1.StatefulSet,
 	return err
 }
 
-// repairMember updates the identity and the volumes of a pod, and the owners of its claims.
-func (r *statefulSet) repairMember(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
+// updateStatefulPod updates the identity and the volumes of a pod, and the owners of its claims.
+func (r *statefulSet) updateStatefulPod(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
 	next := p.DeepCopy()
 	if !identityMatches(set, next) {
 		setIdentity(set, next)

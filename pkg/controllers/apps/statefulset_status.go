@@ -13,7 +13,7 @@ import (
 )
 
 // status returns the set's status with pods counted.
-func (m *members) status(collisions int32, pods []*corev1.Pod) appsv1.StatefulSetStatus {
+func (m *statefulPods) status(collisions int32, pods []*corev1.Pod) appsv1.StatefulSetStatus {
 	s := appsv1.StatefulSetStatus{
 		ObservedGeneration: m.set.Generation, CurrentRevision: m.current, UpdateRevision: m.update, CollisionCount: &collisions,
 	}

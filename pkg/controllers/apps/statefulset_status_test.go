@@ -10,7 +10,7 @@ import (
 func TestStatefulSetStatus(t *testing.T) {
 	set := stateful(4, minReady(30))
 	pods := setPods(set, "0/old 1/old:terminating 2:fresh 3:pending")
-	m := newMembers(set, set, set, "old", "new", pods, setNow)
+	m := newStatefulPods(set, set, set, "old", "new", pods, setNow)
 	s := m.status(2, m.replicas)
 	two := int32(2)
 	want := appsv1.StatefulSetStatus{
@@ -31,7 +31,7 @@ func TestStatefulSetStatus(t *testing.T) {
 		t.Errorf("next check after %v, want none", again)
 	}
 
-	missing := newMembers(set, set, set, "old", "new", nil, setNow)
+	missing := newStatefulPods(set, set, set, "old", "new", nil, setNow)
 	if s := missing.status(0, missing.replicas); s.Replicas != 0 || s.UpdatedReplicas != 0 {
 		t.Errorf("pods to create are counted: %+v", s)
 	}
