@@ -182,7 +182,7 @@ func (r *nodeLifecycle) reconcile(ctx context.Context, key objects.Key) (time.Du
 			return 0, err
 		}
 	}
-	err := errors.Join(r.markPodsOf(ctx, node), r.taint(ctx, node, evicted(node)))
+	err := errors.Join(r.markPodsNotReady(ctx, node), r.taint(ctx, node, evicted(node)))
 	if node, ok = r.nodes.Get(key); ok {
 		err = errors.Join(err, r.copyLabels(ctx, node))
 	}

@@ -40,12 +40,12 @@ func (r *nodeLifecycle) reconcilePod(ctx context.Context, key objects.Key) error
 	if node, ok := r.nodes.Get(objects.Key{Name: p.Spec.NodeName}); !ok || !notReady(node) {
 		return nil
 	}
-	return r.markPod(ctx, p)
+	return r.markPodNotReady(ctx, p)
 }
 
-// markPodsOf marks the pods of a node that this controller has found unreachable: they may run, but it is not known. The pods of a
-// node whose kubelet says that it is not ready keep their conditions, which the kubelet knows.
-func (r *nodeLifecycle) markPodsOf(ctx context.Context, node *corev1.Node) error {
+// markPodsNotReady marks the pods of an unreachable node as not ready: whether they run is unknown. The pods of a node whose kubelet reports
+// that it is not ready keep their conditions, since that kubelet still updates them.
+func (r *nodeLifecycle) markPodsNotReady(ctx context.Context, node *corev1.Node) error {
 	r.mu.Lock()
 	unmarked := r.unmarked[node.Name]
 	r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *nodeLifecycle) markPodsOf(ctx context.Context, node *corev1.Node) error
 	var errs []error
 	if !nodeReady(node) {
 		for _, p := range r.pods.ByIndex(controller.PodsByNode, node.Name) {
-			errs = append(errs, r.markPod(ctx, p))
+			errs = append(errs, r.markPodNotReady(ctx, p))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -67,8 +67,8 @@ func (r *nodeLifecycle) markPodsOf(ctx context.Context, node *corev1.Node) error
 	return nil
 }
 
-// markPod sets the condition Ready of a pod to False. A pod without this condition has none afterwards.
-func (r *nodeLifecycle) markPod(ctx context.Context, p *corev1.Pod) error {
+// markPodNotReady sets the condition Ready of a pod to False. A pod without this condition has none afterwards.
+func (r *nodeLifecycle) markPodNotReady(ctx context.Context, p *corev1.Pod) error {
 	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if i < 0 || p.Status.Conditions[i].Status == corev1.ConditionFalse {
 		return nil

@@ -26,22 +26,22 @@ const evictRetries = 4
 
 // zoneChanged maps a change of a node that may change the health of a zone, or what to evict there, to zonesKey.
 func zoneChanged(ch client.Change[*corev1.Node]) []objects.Key {
-	if !ch.Added() && !ch.Deleted() && standing(ch.Old) == standing(ch.New) {
+	if !ch.Added() && !ch.Deleted() && healthOf(ch.Old) == healthOf(ch.New) {
 		return nil
 	}
 	return []objects.Key{zonesKey}
 }
 
-// nodeStanding is what the pass over all zones reads of a node.
-type nodeStanding struct {
+// nodeHealth is what the health of a node's zone, and the eviction of the node, depend on.
+type nodeHealth struct {
 	zone              string
 	hasReady          bool
 	ready             corev1.ConditionStatus
 	excluded, evicted bool
 }
 
-func standing(n *corev1.Node) nodeStanding {
-	s := nodeStanding{zone: topology.GetZoneKey(n), evicted: evicted(n)}
+func healthOf(n *corev1.Node) nodeHealth {
+	s := nodeHealth{zone: topology.GetZoneKey(n), evicted: evicted(n)}
 	if c := nodeCondition(n, corev1.NodeReady); c != nil {
 		s.hasReady, s.ready = true, c.Status
 	}
@@ -88,7 +88,7 @@ func (r *nodeLifecycle) observe(nodes []*corev1.Node, now time.Time) (health map
 	since := make(map[string]time.Time, len(r.notReadySince))
 	health = map[string]zoneHealth{}
 	for _, n := range nodes {
-		s := standing(n)
+		s := healthOf(n)
 		isReady := s.ready == corev1.ConditionTrue
 		if !isReady {
 			at, ok := r.notReadySince[n.Name]
@@ -134,8 +134,8 @@ func (r *nodeLifecycle) evictNodes(ctx context.Context, waiting []*corev1.Node, 
 	return again, errors.Join(errs...)
 }
 
-// setEviction gives a node the NoExecute taint of its condition Ready, or removes it. It tries again after conflicts: the rate counts a node
-// once, and the taints are removed once.
+// setEviction gives a node the NoExecute taint of its condition Ready, or removes it. It tries again after conflicts, since the limiter has
+// counted the eviction already.
 func (r *nodeLifecycle) setEviction(ctx context.Context, n *corev1.Node, evict bool) error {
 	err := r.taint(ctx, n, evict)
 	for range evictRetries {

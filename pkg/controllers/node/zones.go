@@ -59,8 +59,8 @@ func (z *zones) limiter(zone string) *limiter {
 	return l
 }
 
-// update sets the states of the zones from their health. entered means that no node of any zone is ready any longer: the cause
-// is then most likely the control plane's own network, and evictions stop. left means that this has ended.
+// update sets the states of the zones from their health. entered and left report that the master disruption mode, as Kubernetes calls it,
+// begins or ends: no node of any zone is ready. The cause is then most likely the control plane's own network, and evictions stop.
 func (z *zones) update(health map[string]zoneHealth, now time.Time) (entered, left bool) {
 	states := map[string]zoneState{}
 	all := true

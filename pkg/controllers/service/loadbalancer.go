@@ -19,8 +19,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
-// cleanup is the finalizer of a Service that has a load balancer's address.
-const cleanup = "service.kubernetes.io/load-balancer-cleanup"
+// cleanupFinalizer is the finalizer of a Service that has a load balancer's address.
+const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 
 type loadBalancer struct {
 	client   client.Client
@@ -28,11 +28,11 @@ type loadBalancer struct {
 	services *client.Cache[*corev1.Service]
 	balancer netip.Prefix
 
-	last netip.Addr // that was given out
+	last netip.Addr // the one that was allocated last
 }
 
-// LoadBalancer gives Services of type LoadBalancer an address of the cluster's own load balancer, and takes it back, with the finalizer and
-// the Events of the service controller of Kubernetes. Services with a loadBalancerClass are left to other controllers. It does
+// LoadBalancer allocates addresses of the cluster's own load balancer to Services of type LoadBalancer, and releases them, with the finalizer
+// and the Events of the service controller of Kubernetes. Services with a loadBalancerClass are left to other controllers. It does
 // nothing in a cluster that serves no such addresses.
 func LoadBalancer(env controller.Env) reconcile.Loop {
 	loop := reconcile.Loop{Name: "loadbalancer"}
@@ -48,7 +48,7 @@ func LoadBalancer(env controller.Env) reconcile.Loop {
 	return loop
 }
 
-// waiting maps a Service that has lost an address to those that want one.
+// waiting maps a Service whose address has become free to the Services that want one.
 func (r *loadBalancer) waiting(ch client.Change[*corev1.Service]) []objects.Key {
 	if ch.Added() || len(ch.Old.Status.LoadBalancer.Ingress) == 0 || !ch.Deleted() && len(ch.New.Status.LoadBalancer.Ingress) > 0 {
 		return nil
@@ -69,9 +69,9 @@ func (r *loadBalancer) reconcile(ctx context.Context, key objects.Key) (time.Dur
 	}
 	switch {
 	case needsCleanup(svc):
-		return 0, r.release(ctx, svc)
+		return 0, r.deleteLoadBalancer(ctx, svc)
 	case wantsAddress(svc) && svc.DeletionTimestamp == nil && !r.hasAddress(svc):
-		return 0, r.give(ctx, svc)
+		return 0, r.ensureLoadBalancer(ctx, svc)
 	}
 	return 0, nil
 }
@@ -83,13 +83,13 @@ func wantsAddress(svc *corev1.Service) bool {
 
 // needsCleanup reports whether the Service has an address that it no longer wants.
 func needsCleanup(svc *corev1.Service) bool {
-	return slices.Contains(svc.Finalizers, cleanup) && (svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
+	return slices.Contains(svc.Finalizers, cleanupFinalizer) && (svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
 }
 
 // hasAddress reports whether the Service has the address that it requests, or any. An address that another client has set counts.
 func (r *loadBalancer) hasAddress(svc *corev1.Service) bool {
 	ingress := svc.Status.LoadBalancer.Ingress
-	if !slices.Contains(svc.Finalizers, cleanup) || len(ingress) == 0 {
+	if !slices.Contains(svc.Finalizers, cleanupFinalizer) || len(ingress) == 0 {
 		return false
 	}
 	asked, err := netip.ParseAddr(svc.Spec.LoadBalancerIP)
@@ -97,13 +97,13 @@ func (r *loadBalancer) hasAddress(svc *corev1.Service) bool {
 	return err != nil || haveErr != nil || asked == have || !r.balancer.Contains(have)
 }
 
-func (r *loadBalancer) give(ctx context.Context, svc *corev1.Service) error {
+func (r *loadBalancer) ensureLoadBalancer(ctx context.Context, svc *corev1.Service) error {
 	r.events.Event(ctx, svc, corev1.EventTypeNormal, "EnsuringLoadBalancer", "Ensuring load balancer")
-	at, err := choose(svc, r.services.List("", nil), r.balancer, r.last)
+	at, err := allocate(svc, r.services.List("", nil), r.balancer, r.last)
 	if err == nil {
 		vip := corev1.LoadBalancerIPModeVIP
 		err = r.patch(ctx, svc, map[string]any{
-			"metadata": map[string]any{"finalizers": []string{cleanup}},
+			"metadata": map[string]any{"finalizers": []string{cleanupFinalizer}},
 			"status":   map[string]any{"loadBalancer": corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: at.String(), IPMode: &vip}}}},
 		})
 	}
@@ -116,10 +116,10 @@ func (r *loadBalancer) give(ctx context.Context, svc *corev1.Service) error {
 	return nil
 }
 
-func (r *loadBalancer) release(ctx context.Context, svc *corev1.Service) error {
+func (r *loadBalancer) deleteLoadBalancer(ctx context.Context, svc *corev1.Service) error {
 	r.events.Event(ctx, svc, corev1.EventTypeNormal, "DeletingLoadBalancer", "Deleting load balancer")
 	err := controller.IgnoreNotFound(r.patch(ctx, svc, map[string]any{
-		"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{cleanup}},
+		"metadata": map[string]any{"$deleteFromPrimitiveList/finalizers": []string{cleanupFinalizer}},
 		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": nil}},
 	}))
 	if err != nil {
@@ -148,8 +148,8 @@ func (r *loadBalancer) patch(ctx context.Context, svc *corev1.Service, change ma
 	return nil
 }
 
-// choose returns the address for a Service: the one that it requests, or the first free one after last.
-func choose(svc *corev1.Service, all []*corev1.Service, balancer netip.Prefix, last netip.Addr) (netip.Addr, error) {
+// allocate returns the address for a Service: the one that it requests, or the first free one after last.
+func allocate(svc *corev1.Service, all []*corev1.Service, balancer netip.Prefix, last netip.Addr) (netip.Addr, error) {
 	taken := map[netip.Addr]string{}
 	for _, other := range all {
 		if other.Namespace == svc.Namespace && other.Name == svc.Name {

@@ -41,7 +41,7 @@ func TestChoose(t *testing.T) {
 			svc := with("web")
 			svc.Spec.LoadBalancerIP = c.asked
 			last, _ := netip.ParseAddr(c.last)
-			at, err := choose(svc, c.all, balancer, last)
+			at, err := allocate(svc, c.all, balancer, last)
 			got := at.String()
 			if err != nil {
 				got = err.Error()
