@@ -98,9 +98,9 @@ func (u *run) greatest(ctx context.Context, e *evaluation) (best *proposal, stat
 
 // bound returns the desired replicas after stabilization and within all bounds, and sets the conditions about them.
 func (u *run) bound(b bounds, desired int32) int32 {
-	var stable, v verdict
+	var stable, v boundedReplicas
 	if behavior := u.hpa.Spec.Behavior; behavior == nil {
-		stable = verdict{u.history.stabilize(desired, u.now), "ScaleDownStabilized",
+		stable = boundedReplicas{u.history.stabilize(desired, u.now), "ScaleDownStabilized",
 			"recent recommendations were higher than current one, applying the highest recent recommendation"}
 		v = limit(b, stable.replicas)
 	} else {

@@ -39,8 +39,8 @@ type history struct {
 // bounds are the replicas that a decision lies between.
 type bounds struct{ current, minimum, maximum int32 }
 
-// verdict is a number of replicas with the reason of the condition that explains it.
-type verdict struct {
+// boundedReplicas is a number of replicas within bounds, with the reason and the message of the condition that explains it.
+type boundedReplicas struct {
 	replicas        int32
 	reason, message string
 }
@@ -71,20 +71,20 @@ func (h *history) stabilize(desired int32, now time.Time) int32 {
 }
 
 // limit bounds the desired replicas of an autoscaler without a behavior.
-func limit(b bounds, desired int32) verdict {
-	// The rate protects from a single wrong measurement.
+func limit(b bounds, desired int32) boundedReplicas {
+	// Without the rate, one wrong measurement could scale up to the maximum.
 	fastest := max(scaleUpFactor*int64(b.current), scaleUpMinimum)
-	highest := verdict{b.maximum, "TooManyReplicas", "the desired replica count is more than the maximum replica count"}
+	highest := boundedReplicas{b.maximum, "TooManyReplicas", "the desired replica count is more than the maximum replica count"}
 	if int64(b.maximum) > fastest {
-		highest = verdict{int32(fastest), "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"}
+		highest = boundedReplicas{int32(fastest), "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"}
 	}
 	switch {
 	case desired < b.minimum:
-		return verdict{b.minimum, "TooFewReplicas", "the desired replica count is less than the minimum replica count"}
+		return boundedReplicas{b.minimum, "TooFewReplicas", "the desired replica count is less than the minimum replica count"}
 	case desired > highest.replicas:
 		return highest
 	}
-	return verdict{desired, withinRange[0], withinRange[1]}
+	return boundedReplicas{desired, withinRange[0], withinRange[1]}
 }
 
 // rules are a behavior with all defaults.
@@ -106,7 +106,7 @@ func (r rules) windows() (up, down time.Duration) {
 
 // stabilizeBy returns the current replicas, moved as far as needed to lie between the lowest recommendation of the window for scaling
 // up and the highest of that for scaling down. It records desired.
-func (h *history) stabilizeBy(r rules, current, desired int32, now time.Time) verdict {
+func (h *history) stabilizeBy(r rules, current, desired int32, now time.Time) boundedReplicas {
 	up, down := r.windows()
 	lowest, highest := desired, desired
 	for _, old := range h.recommendations {
@@ -120,36 +120,36 @@ func (h *history) stabilizeBy(r rules, current, desired int32, now time.Time) ve
 	h.recommend(desired, max(up, down), now)
 	stable := min(max(current, lowest), highest)
 	if desired >= current {
-		return verdict{stable, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation"}
+		return boundedReplicas{stable, "ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation"}
 	}
-	return verdict{stable, "ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation"}
+	return boundedReplicas{stable, "ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation"}
 }
 
 // limitBy bounds the desired replicas by the policies of a behavior.
-func (h *history) limitBy(r rules, b bounds, desired int32, now time.Time) verdict {
+func (h *history) limitBy(r rules, b bounds, desired int32, now time.Time) boundedReplicas {
 	switch {
 	case desired > b.current:
-		highest := verdict{b.maximum, "TooManyReplicas", "the desired replica count is more than the maximum replica count"}
-		if rate := max(h.fastestUp(r.up, b.current, now), b.current); b.maximum > rate {
-			highest = verdict{rate, "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"}
+		highest := boundedReplicas{b.maximum, "TooManyReplicas", "the desired replica count is more than the maximum replica count"}
+		if rate := max(h.scaleUpLimit(r.up, b.current, now), b.current); b.maximum > rate {
+			highest = boundedReplicas{rate, "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"}
 		}
 		if desired > highest.replicas {
 			return highest
 		}
 	case desired < b.current:
-		lowest := verdict{b.minimum, "TooFewReplicas", "the desired replica count is less than the minimum replica count"}
-		if rate := min(h.fastestDown(r.down, b.current, now), b.current); b.minimum < rate {
-			lowest = verdict{rate, "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"}
+		lowest := boundedReplicas{b.minimum, "TooFewReplicas", "the desired replica count is less than the minimum replica count"}
+		if rate := min(h.scaleDownLimit(r.down, b.current, now), b.current); b.minimum < rate {
+			lowest = boundedReplicas{rate, "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"}
 		}
 		if desired < lowest.replicas {
 			return lowest
 		}
 	}
-	return verdict{desired, withinRange[0], withinRange[1]}
+	return boundedReplicas{desired, withinRange[0], withinRange[1]}
 }
 
-// fastestUp returns the most replicas that the policies allow now.
-func (h *history) fastestUp(r *autoscalingv2.HPAScalingRules, current int32, now time.Time) int32 {
+// scaleUpLimit returns the most replicas that the policies allow now.
+func (h *history) scaleUpLimit(r *autoscalingv2.HPAScalingRules, current int32, now time.Time) int32 {
 	result, choose := int32(math.MinInt32), func(a, b int32) int32 { return max(a, b) }
 	switch selectPolicy(r) {
 	case autoscalingv2.DisabledPolicySelect:
@@ -158,7 +158,7 @@ func (h *history) fastestUp(r *autoscalingv2.HPAScalingRules, current int32, now
 		result, choose = math.MaxInt32, func(a, b int32) int32 { return min(a, b) }
 	}
 	for _, p := range r.Policies {
-		start := h.before(p.PeriodSeconds, current, now)
+		start := h.periodStart(p.PeriodSeconds, current, now)
 		proposed := ceil(float64(start) + float64(p.Value))
 		if p.Type == autoscalingv2.PercentScalingPolicy {
 			proposed = ceil(float64(start) * (1 + float64(p.Value)/100)) // rounded up, or few replicas would never become more
@@ -168,8 +168,8 @@ func (h *history) fastestUp(r *autoscalingv2.HPAScalingRules, current int32, now
 	return result
 }
 
-// fastestDown returns the fewest replicas that the policies allow now.
-func (h *history) fastestDown(r *autoscalingv2.HPAScalingRules, current int32, now time.Time) int32 {
+// scaleDownLimit returns the fewest replicas that the policies allow now.
+func (h *history) scaleDownLimit(r *autoscalingv2.HPAScalingRules, current int32, now time.Time) int32 {
 	result, choose := int32(math.MaxInt32), func(a, b int32) int32 { return min(a, b) }
 	switch selectPolicy(r) {
 	case autoscalingv2.DisabledPolicySelect:
@@ -178,7 +178,7 @@ func (h *history) fastestDown(r *autoscalingv2.HPAScalingRules, current int32, n
 		result, choose = math.MinInt32, func(a, b int32) int32 { return max(a, b) }
 	}
 	for _, p := range r.Policies {
-		start := h.before(p.PeriodSeconds, current, now)
+		start := h.periodStart(p.PeriodSeconds, current, now)
 		proposed := start - p.Value
 		if p.Type == autoscalingv2.PercentScalingPolicy {
 			proposed = int32(float64(start) * (1 - float64(p.Value)/100))
@@ -195,8 +195,8 @@ func selectPolicy(r *autoscalingv2.HPAScalingRules) autoscalingv2.ScalingPolicyS
 	return *r.SelectPolicy
 }
 
-// before returns the replicas at the start of a policy's period.
-func (h *history) before(seconds, current int32, now time.Time) int32 {
+// periodStart returns the replicas at the start of a policy's period.
+func (h *history) periodStart(seconds, current int32, now time.Time) int32 {
 	since := now.Add(-time.Duration(seconds) * time.Second)
 	return current - changed(h.ups, since) + changed(h.downs, since)
 }

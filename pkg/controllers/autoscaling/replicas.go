@@ -137,7 +137,7 @@ func (m podMetric) desired() (int32, usage, error) {
 	if err != nil {
 		return 0, seen, err
 	}
-	return m.cautious(seen.ratio, rest.ratio, len(counted)), seen, nil
+	return m.withAssumed(seen.ratio, rest.ratio, len(counted)), seen, nil
 }
 
 // assume adds values for the pods without a metric and for unready pods.
@@ -157,9 +157,9 @@ func assume(counted samples, groups podGroups, target podTarget, ratio float64) 
 	}
 }
 
-// cautious returns the replicas for the ratio with assumed values of n pods in all. They are the current ones where the assumed
-// values turn the direction of the change.
-func (m podMetric) cautious(seen, assumed float64, n int) int32 {
+// withAssumed returns the replicas for assumed, the ratio of n pods with assumed values among them. They are the current ones if the assumed
+// values reverse the direction of the change that follows from seen, the ratio without them.
+func (m podMetric) withAssumed(seen, assumed float64, n int) int32 {
 	if m.tolerances.within(assumed) || seen < 1 && assumed > 1 || seen > 1 && assumed < 1 {
 		return m.replicas
 	}
