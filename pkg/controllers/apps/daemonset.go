@@ -68,27 +68,18 @@ func DaemonSet(env controller.Env) reconcile.Loop {
 	r.podCtl = controller.PodControl{Client: env.Client, Events: env.Events, Pods: r.pods}
 	r.backoff.Clock = env.Clock
 	revisions := client.CacheOf[*appsv1.ControllerRevision](env.Caches, client.ControllerRevisions)
+	selectorOf := func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector }
 	return reconcile.Loop{
 		Name: "daemonset",
 		Sources: []reconcile.Source{
 			reconcile.Watch(r.sets), reconcile.Map(r.nodes, r.affected),
-			reconcile.Owned(r.pods, daemonSetKind.Kind), reconcile.Map(r.pods, adoptersOf[*corev1.Pod](r)),
-			reconcile.Owned(revisions, daemonSetKind.Kind), reconcile.Map(revisions, adoptersOf[*appsv1.ControllerRevision](r)),
+			reconcile.Owned(r.pods, daemonSetKind.Kind), reconcile.Map(r.pods, controller.Adopters[*corev1.Pod](r.sets, selectorOf)),
+			reconcile.Owned(revisions, daemonSetKind.Kind), reconcile.Map(revisions, controller.Adopters[*appsv1.ControllerRevision](r.sets, selectorOf)),
 		},
 		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,
-	}
-}
-
-// adoptersOf returns a function that maps an orphan to the DaemonSets that may adopt it.
-func adoptersOf[T objects.Object](r *daemonSet) func(client.Change[T]) []objects.Key {
-	return func(ch client.Change[T]) []objects.Key {
-		if ch.Deleted() || ch.New.GetDeletionTimestamp() != nil || metav1.GetControllerOfNoCopy(ch.New) != nil {
-			return nil
-		}
-		return adopters(r.sets, ch.New, func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector })
 	}
 }
 
@@ -155,7 +146,7 @@ func (r *daemonSet) reconcile(ctx context.Context, key objects.Key) (time.Durati
 	if err := r.writeStatus(ctx, set, status); syncErr == nil {
 		syncErr = err
 	}
-	return soonest(wait, again), syncErr
+	return controller.Sooner(wait, again), syncErr
 }
 
 // sync creates and deletes the pods of nodes, takes the next step of a rolling update, and deletes revisions beyond the limit. It
@@ -180,12 +171,4 @@ func (r *daemonSet) sync(ctx context.Context, s *daemonSync, old []*appsv1.Contr
 func (r *daemonSet) claim(ctx context.Context, set *appsv1.DaemonSet, selector labels.Selector) ([]*corev1.Pod, error) {
 	candidates := append(r.pods.OwnedBy(set.UID), r.pods.ByIndex(controller.OrphanPods, set.Namespace)...)
 	return controller.Claim(ctx, r.claimer(set, client.Pods), selector, candidates, r.pods.Put)
-}
-
-// soonest returns the shorter of two durations. 0 is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }

@@ -63,7 +63,7 @@ func (plan *daemonPlan) removeEnded(n daemonNode, backoff func(node string) time
 		}
 		if p.Status.Phase == corev1.PodFailed {
 			if wait := backoff(n.name); wait > 0 {
-				plan.wait = soonest(plan.wait, wait)
+				plan.wait = controller.Sooner(plan.wait, wait)
 				continue
 			}
 		}

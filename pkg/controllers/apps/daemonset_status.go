@@ -41,7 +41,7 @@ func (s *daemonSync) status() (appsv1.DaemonSetStatus, time.Duration) {
 		}
 		for _, p := range n.pods { // an update goes on when any of them becomes available
 			_, wait := controller.PodAvailable(p, s.minReady(), s.now)
-			again = soonest(again, wait)
+			again = controller.Sooner(again, wait)
 		}
 	}
 	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable

@@ -40,7 +40,7 @@ func Deployment(env controller.Env) reconcile.Loop {
 	return reconcile.Loop{
 		Name: "deployment",
 		Sources: []reconcile.Source{
-			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, r.adopters),
+			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, controller.Adopters[*appsv1.ReplicaSet](r.deployments, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector })),
 			reconcile.Map(r.pods, r.waiting),
 		},
 		MaxBackoff:  controller.MaxBackoff,
@@ -48,14 +48,6 @@ func Deployment(env controller.Env) reconcile.Loop {
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,
 	}
-}
-
-// adopters maps an orphan ReplicaSet to the deployments that may adopt it.
-func (r *deployment) adopters(ch client.Change[*appsv1.ReplicaSet]) []objects.Key {
-	if ch.Deleted() || metav1.GetControllerOfNoCopy(ch.New) != nil {
-		return nil
-	}
-	return adopters(r.deployments, ch.New, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector })
 }
 
 // waiting maps a pod that has ended to its deployment if its strategy is Recreate: it waits until the old pods have ended.

@@ -66,21 +66,13 @@ func (r replicas[T]) loop(env controller.Env, name string) reconcile.Loop {
 	return reconcile.Loop{
 		Name: name,
 		Sources: []reconcile.Source{
-			reconcile.Watch(r.sets), reconcile.Owned(r.pods, r.kind.Kind), reconcile.Map(r.pods, r.adopters),
+			reconcile.Watch(r.sets), reconcile.Owned(r.pods, r.kind.Kind), reconcile.Map(r.pods, controller.Adopters[*corev1.Pod](r.sets, func(obj T) *metav1.LabelSelector { return r.view(obj).Spec.Selector })),
 		},
 		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,
 	}
-}
-
-// adopters maps an orphan pod to the sets that may adopt it.
-func (r replicas[T]) adopters(ch client.Change[*corev1.Pod]) []objects.Key {
-	if ch.Deleted() || ch.New.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(ch.New) != nil {
-		return nil
-	}
-	return adopters(r.sets, ch.New, func(obj T) *metav1.LabelSelector { return r.view(obj).Spec.Selector })
 }
 
 func (r replicas[T]) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
@@ -180,16 +172,4 @@ func planReplicas(set *appsv1.ReplicaSet, pods []*corev1.Pod, related func() []*
 		controller.RankForDeletion(pods, byNode, now)
 	}
 	return 0, pods[:surplus]
-}
-
-// adopters returns the keys of the objects in obj's namespace whose selector matches obj's labels.
-func adopters[T objects.Object](owners *client.Cache[T], obj objects.Object, selectorOf func(T) *metav1.LabelSelector) []objects.Key {
-	var keys []objects.Key
-	for _, owner := range owners.List(obj.GetNamespace(), nil) {
-		selector, err := metav1.LabelSelectorAsSelector(selectorOf(owner))
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(obj.GetLabels())) {
-			keys = append(keys, controller.KeyOf(owner))
-		}
-	}
-	return keys
 }

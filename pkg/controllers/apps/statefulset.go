@@ -45,7 +45,7 @@ func StatefulSet(env controller.Env) reconcile.Loop {
 	return reconcile.Loop{
 		Name: "statefulset",
 		Sources: []reconcile.Source{
-			reconcile.Watch(r.sets), reconcile.Owned(r.pods, statefulSetKind.Kind), reconcile.Map(r.pods, r.adopters),
+			reconcile.Watch(r.sets), reconcile.Owned(r.pods, statefulSetKind.Kind), reconcile.Map(r.pods, controller.Adopters[*corev1.Pod](r.sets, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector })),
 			reconcile.Map(r.claims, waitingForClaim),
 		},
 		MaxBackoff:  controller.MaxBackoff,
@@ -53,14 +53,6 @@ func StatefulSet(env controller.Env) reconcile.Loop {
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,
 	}
-}
-
-// adopters maps an orphan pod to the sets that may adopt it.
-func (r *statefulSet) adopters(ch client.Change[*corev1.Pod]) []objects.Key {
-	if ch.Deleted() || ch.New.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(ch.New) != nil {
-		return nil
-	}
-	return adopters(r.sets, ch.New, func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector })
 }
 
 // waitingForClaim maps a deleted claim that a pod owned to the pod's set: the pod is not created again before its earlier claim is

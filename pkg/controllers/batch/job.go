@@ -48,26 +48,11 @@ func Job(env controller.Env) reconcile.Loop {
 	b := newBatches(env.Clock)
 	return reconcile.Loop{
 		Name:         "job",
-		Sources:      []reconcile.Source{b.jobs(r.jobs), b.pods(r.pods), reconcile.Map(r.pods, r.adopters)},
+		Sources:      []reconcile.Source{b.jobs(r.jobs), b.pods(r.pods), reconcile.Map(r.pods, controller.Adopters[*corev1.Pod](r.jobs, func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector }))},
 		FirstBackoff: time.Second, MaxBackoff: time.Minute,
 		Reconcile: r.reconcile,
 		Workers:   controller.Workers,
 	}
-}
-
-// adopters maps an orphan pod to the Jobs that may adopt it.
-func (r *job) adopters(ch client.Change[*corev1.Pod]) []objects.Key {
-	if ch.Deleted() || ch.New.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(ch.New) != nil {
-		return nil
-	}
-	var keys []objects.Key
-	for _, j := range r.jobs.List(ch.New.Namespace, nil) {
-		selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(ch.New.Labels)) {
-			keys = append(keys, controller.KeyOf(j))
-		}
-	}
-	return keys
 }
 
 func (r *job) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {

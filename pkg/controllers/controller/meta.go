@@ -17,6 +17,14 @@ func KeyOf(obj metav1.Object) objects.Key {
 // WholeSeconds returns t truncated to whole seconds, the precision that metav1.Time has in JSON.
 func WholeSeconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
+// Sooner returns the shorter of two durations until a reconcile, where 0 is none.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // IgnoreNotFound returns nil for NotFound errors, and any other error unchanged.
 func IgnoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-helpers/node/topology"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -71,15 +72,7 @@ func (r *nodeLifecycle) reconcileZones(ctx context.Context) (time.Duration, erro
 		}
 	}
 	next, err := r.evictNodes(ctx, waiting, now)
-	return sooner(again, next), errors.Join(append(errs, err)...)
-}
-
-// sooner returns the shorter of two durations, where 0 is never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
+	return controller.Sooner(again, next), errors.Join(append(errs, err)...)
 }
 
 // observe returns the health of the zones, the nodes that are not ready and not evicted, the longest first, and when the next node that is not
@@ -97,7 +90,7 @@ func (r *nodeLifecycle) observe(nodes []*corev1.Node, now time.Time) (health map
 			}
 			since[n.Name] = at
 			if left := at.Add(r.config.MonitorPeriod).Sub(now); left > 0 {
-				isReady, again = true, sooner(again, left)
+				isReady, again = true, controller.Sooner(again, left)
 			}
 		}
 		if !s.excluded {
@@ -128,7 +121,7 @@ func (r *nodeLifecycle) evictNodes(ctx context.Context, waiting []*corev1.Node, 
 		if limiter.allow(now) {
 			errs = append(errs, r.setEviction(ctx, n, true))
 		} else {
-			again = sooner(again, limiter.next(now))
+			again = controller.Sooner(again, limiter.next(now))
 		}
 	}
 	return again, errors.Join(errs...)
