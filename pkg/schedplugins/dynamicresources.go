@@ -76,10 +76,12 @@ const dynamicResourcesState framework.StateKey = "DynamicResources"
 
 // podDevices is what one scheduling cycle knows of a pod's claims. Filter may be called for several nodes at the same time.
 type podDevices struct {
-	claims     []podClaim       // of the pod's spec; from Reserve on followed by that of its extended resources, if it needs one on the node
-	extended   *extendedDevices // nil: the pod requests no extended resource of a class
-	allocating bool             // a claim is not allocated
-	specs      []byte           // of the claims of the pod's spec that are to be allocated
+	claims     []podClaim                  // of the pod's spec; from Reserve on followed by that of its extended resources, if it needs one on the node
+	extended   *extendedDevices            // nil: the pod requests no extended resource of a class
+	allocating bool                        // a claim is not allocated
+	wanted     []*resourcev1.ResourceClaim // the claims of the pod's spec for which Filter allocates devices
+	specs      string                      // of these
+	sharing    bool                        // another pod of the group has allocated a claim of the pod
 
 	mu          sync.Mutex
 	taken       structured.AllocatedState

@@ -59,34 +59,35 @@ func (d *dynamicResources) unavailable(s *podDevices, node *corev1.Node) (out []
 
 // allocate fills in what the claims that have no allocation get on a node, and returns why if one gets nothing.
 func (d *dynamicResources) allocate(ctx context.Context, s *podDevices, found *nodeDevices, node *corev1.Node) *framework.Status {
-	unallocated := s.unallocated()
-	var claims []*resourcev1.ResourceClaim
-	for _, c := range unallocated {
-		if c.shared == nil {
-			claims = append(claims, c.ResourceClaim)
-		}
-	}
-	specs := s.specs
+	claims, specs := s.wanted, s.specs
 	if found.extended != nil {
-		claims = append(claims, found.extended.claim)
+		claims = append(slices.Clip(claims), found.extended.claim)
 		var err error
-		if specs, err = appendSpec(slices.Clip(specs), found.extended.claim); err != nil {
+		if specs, err = specsOf(claims); err != nil {
 			return framework.AsStatus(err)
 		}
 	}
-	got, status := d.allocateAll(ctx, s, claims, string(specs), node)
-	if status != nil {
-		return status
+	got, status := d.allocateAll(ctx, s, claims, specs, node)
+	if status == nil {
+		found.results = s.withShared(got)
 	}
-	for _, c := range unallocated {
+	return status
+}
+
+// withShared returns results, and between them those of the claims that other pods of the group have allocated.
+func (s *podDevices) withShared(results []resourcev1.AllocationResult) []resourcev1.AllocationResult {
+	if !s.sharing {
+		return results
+	}
+	var all []resourcev1.AllocationResult
+	for _, c := range s.unallocated() {
 		if c.shared != nil {
-			found.results = append(found.results, *c.shared)
-			continue
+			all = append(all, *c.shared)
+		} else {
+			all, results = append(all, results[0]), results[1:]
 		}
-		found.results, got = append(found.results, got[0]), got[1:]
 	}
-	found.results = append(found.results, got...)
-	return nil
+	return append(all, results...)
 }
 
 // allocateAll allocates claims with these specs on a node. The result is shared.
@@ -203,6 +204,9 @@ func (*dynamicResources) Score(_ context.Context, state framework.CycleState, _ 
 
 // scoreOf sums the places of the allocated alternatives, counted from the end of the longest possible list.
 func scoreOf(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationResult) (sum int64) {
+	if !slices.ContainsFunc(claim.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return len(r.FirstAvailable) > 0 }) {
+		return 0
+	}
 	got := sets.New[string]()
 	for i := range a.Devices.Results {
 		got.Insert(a.Devices.Results[i].Request)

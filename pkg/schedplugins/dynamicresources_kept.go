@@ -60,12 +60,16 @@ func (k *keptAllocations) limit(nodes int) {
 	}
 }
 
-// appendSpec appends the spec of a claim to a key of keptAllocations.
-func appendSpec(specs []byte, claim *resourcev1.ResourceClaim) ([]byte, error) {
-	data, err := claim.Spec.Marshal()
-	if err != nil {
-		return nil, err
+// specsOf returns the key of claims with the same specs.
+func specsOf(claims []*resourcev1.ResourceClaim) (string, error) {
+	var specs []byte
+	for _, claim := range claims {
+		data, err := claim.Spec.Marshal()
+		if err != nil {
+			return "", err
+		}
+		specs = append(strconv.AppendInt(specs, int64(len(data)), 10), ':')
+		specs = append(specs, data...)
 	}
-	specs = append(strconv.AppendInt(specs, int64(len(data)), 10), ':')
-	return append(specs, data...), nil
+	return string(specs), nil
 }

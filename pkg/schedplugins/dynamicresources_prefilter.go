@@ -39,7 +39,7 @@ func (d *dynamicResources) PreFilter(_ context.Context, state framework.CycleSta
 			return nil, status
 		}
 	}
-	if err := d.prepare(s); err != nil {
+	if err := d.prepare(s, len(nodes)); err != nil {
 		return nil, framework.AsStatus(err)
 	}
 	d.kept.limit(len(nodes))
@@ -116,21 +116,23 @@ func (d *dynamicResources) checkClass(class, request string) *framework.Status {
 	return nil
 }
 
-// prepare gathers what Filter needs if a claim has no allocation yet.
-func (d *dynamicResources) prepare(s *podDevices) error {
+// prepare gathers what Filter needs on so many nodes if a claim has no allocation yet.
+func (d *dynamicResources) prepare(s *podDevices, nodes int) error {
 	unallocated := s.unallocated()
 	if len(unallocated) == 0 && s.extended == nil {
 		return nil
 	}
-	s.allocating, s.nodes = true, map[string]nodeDevices{}
+	s.allocating, s.nodes = true, make(map[string]nodeDevices, nodes/2)
 	for _, c := range unallocated {
 		if c.shared != nil {
-			continue
+			s.sharing = true
+		} else {
+			s.wanted = append(s.wanted, c.ResourceClaim)
 		}
-		var err error
-		if s.specs, err = appendSpec(s.specs, c.ResourceClaim); err != nil {
-			return err
-		}
+	}
+	var err error
+	if s.specs, err = specsOf(s.wanted); err != nil {
+		return err
 	}
 	return d.gather(s)
 }
