@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,7 +42,7 @@ func newProgress(w io.Writer) progress {
 }
 
 // waitFor waits for all objects at once, at most for limit unless that is 0, and prints their progress. It ends at the first error and at
-// Ctrl-C; the objects stay. It returns when the last object became ready.
+// Ctrl-C; the objects stay. At the limit the error is about all objects that aren't ready. It returns when the last object became ready.
 func waitFor(ctx context.Context, env *Env, infos []*resource.Info, limit time.Duration) (time.Time, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -60,16 +61,20 @@ func waitFor(ctx context.Context, env *Env, infos []*resource.Info, limit time.D
 	var wg errgroup.Group
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, info := range infos {
+	errs := make([]error, len(infos))
+	for i, info := range infos {
 		wg.Go(func() error {
-			err := waiter.Wait(ctx, info)
-			if err != nil {
+			if errs[i] = waiter.Wait(ctx, info); errs[i] != nil {
 				cancel(context.Canceled) // the other waits end without an explanation
 			}
-			return err
+			return errs[i]
 		})
 	}
 	err = wg.Wait()
+	explained := slices.DeleteFunc(errs, func(err error) bool { return err == nil || errors.Is(err, context.Canceled) })
+	if len(explained) > 1 {
+		err = errors.Join(explained...)
+	}
 	return waiter.Current(), err
 }
 
