@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -91,6 +92,9 @@ func (d *devVerb) loop(files resource.FilenameOptions, build []string) (*dev.Loo
 	}
 	l := &dev.Loop{Build: build, Ignore: d.ignore, Stdout: d.Out, Stderr: d.Err, Clock: clock.Real()}
 	for _, path := range watch {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("the path %q does not exist", path)
+		}
 		path, err := filepath.Abs(path)
 		if err != nil {
 			return nil, err
