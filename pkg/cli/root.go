@@ -83,6 +83,13 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 	root.SetErr(errOut)
 	root.SetArgs(args[1:])
 	root.SetUsageTemplate(ownFlagsOnly(root.UsageTemplate()))
+	showHelp := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if !isOwn(cmd) {
+			cmd.Example = strings.ReplaceAll(cmd.Example, "kubectl ", name+" ") // which may use another cluster
+		}
+		showHelp(cmd, args)
+	})
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if isOwn(cmd) {
