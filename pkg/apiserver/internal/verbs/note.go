@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -36,7 +37,7 @@ func (w *write) changedColumns(was, obj objects.Object, wide bool) string {
 		before, _ := c.Cell(was, w.config.Clock.Now()).(string)
 		after, _ := c.Cell(obj, w.config.Clock.Now()).(string)
 		if before != after && len(out) < maxNoteChanges {
-			out = append(out, c.Name+" "+before+" → "+after)
+			out = append(out, c.Name+" "+cmp.Or(before, "<none>")+" → "+cmp.Or(after, "<none>"))
 		}
 	}
 	return strings.Join(out, ", ")
