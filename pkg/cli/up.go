@@ -96,8 +96,7 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 	twwidth.SetCacheCapacity(0) // a megabyte, and the daemon prints no tables
 	err := daemon.Run(ctx, cfg, env.Plugins, func(s daemon.State) {
 		ready = true
-		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
-		warnAccess(env, cfg)
+		reportReady(env, cfg, &s)
 	})
 	if err != nil && !ready && ctx.Err() == nil { // the user's interrupt is no failure
 		return recordFailedUp(cfg.Name, err)
@@ -141,9 +140,17 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	if err != nil {
 		return errors.Join(errors.New("the daemon started but its state cannot be read"), err)
 	}
-	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
-	warnAccess(env, cfg)
+	reportReady(env, cfg, &s)
 	return nil
+}
+
+// reportReady prints that a daemon is ready, and what its user should know about it.
+func reportReady(env *Env, cfg *daemon.Config, s *daemon.State) {
+	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, s, "is ready", "started"))
+	if s.KubeconfigError != "" {
+		fmt.Fprintf(env.Out, "minikctl: kubectl has no context of it: %s\n", s.KubeconfigError)
+	}
+	warnAccess(env, cfg)
 }
 
 // reportRunning prints that the daemon runs, and which of its settings differ from those of cfg.

@@ -30,6 +30,9 @@ type State struct {
 	// Processes reports whether containers are processes of the daemon's user.
 	Processes bool `json:"processes,omitempty"`
 
+	// KubeconfigError is why the user's kubeconfig has no context of the cluster; "" if it has one.
+	KubeconfigError string `json:"kubeconfigError,omitempty"`
+
 	Listen          string `json:"listen,omitempty"` // this and the next ones are settings of the start
 	LogLevel        string `json:"logLevel,omitempty"`
 	WriteKubeconfig string `json:"writeKubeconfig,omitempty"`

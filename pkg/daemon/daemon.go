@@ -232,6 +232,7 @@ func (d *Daemon) writeKubeconfigs() error {
 	}
 	if err := mergeKubeconfig(path, c); err != nil {
 		slog.Warn("context not added to the kubeconfig", "file", path, "err", err)
+		d.state.KubeconfigError = err.Error()
 	}
 	return nil
 }
