@@ -82,46 +82,56 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 		notes = append(notes, accessNote)
 	}
 	if slices.Contains(s.Parts, "apiserver") {
-		refusal, err := refusedSchedulerConfig(ctx, p, s)
-		if refusal != "" {
-			state += ", scheduler config refused"
-		}
-		if refusal != "" {
-			notes = append(notes, refusal)
-		}
-		if err != nil {
-			notes = append(notes, "the scheduler's events cannot be read: "+err.Error())
-		}
-		unhealthy, err := unhealthyParts(ctx, p, s)
-		if err != nil {
-			notes = append(notes, "the components' statuses cannot be read: "+err.Error())
-		}
-		for _, part := range unhealthy {
-			state += ", " + part.Name + " unhealthy"
-			notes = append(notes, part.Name+": "+part.Conditions[0].Message)
-		}
-		corrupt, err := corruptObjects(ctx, p)
-		if err != nil {
-			notes = append(notes, "the corrupt objects cannot be read: "+err.Error())
-		}
-		if len(corrupt) > 0 {
-			state += ", corrupt objects"
-			notes = append(notes, corruptNotes(corrupt)...)
-		}
+		conditions, more := serverStatus(ctx, p, s)
+		state, notes = state+conditions, append(notes, more...)
 	}
 	age := env.Now().Sub(s.Started).Round(time.Second).String()
 	return []string{p.Name, state, fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, notes, nil
 }
 
+// serverStatus returns what the API server of a running cluster reports: what the state of the cluster's row ends with, and notes.
+func serverStatus(ctx context.Context, p daemon.Paths, s daemon.State) (conditions string, notes []string) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	refusal, err := refusedSchedulerConfig(ctx, p, s)
+	if ctx.Err() != nil {
+		return ", does not respond", []string{fmt.Sprintf("the API server has not responded for %s", statusTimeout)}
+	}
+	if refusal != "" {
+		conditions += ", scheduler config refused"
+		notes = append(notes, refusal)
+	}
+	if err != nil {
+		notes = append(notes, "the scheduler's events cannot be read: "+err.Error())
+	}
+	unhealthy, err := unhealthyParts(ctx, p, s)
+	if err != nil {
+		notes = append(notes, "the components' statuses cannot be read: "+err.Error())
+	}
+	for _, part := range unhealthy {
+		conditions += ", " + part.Name + " unhealthy"
+		notes = append(notes, part.Name+": "+part.Conditions[0].Message)
+	}
+	corrupt, err := corruptObjects(ctx, p)
+	if err != nil {
+		notes = append(notes, "the corrupt objects cannot be read: "+err.Error())
+	}
+	if len(corrupt) > 0 {
+		conditions += ", corrupt objects"
+		notes = append(notes, corruptNotes(corrupt)...)
+	}
+	return conditions, notes
+}
+
 // accessNote is the note of status about a cluster whose containers are processes of this machine.
 const accessNote = "containers run without isolation: a user who may create pods has the rights of an administrator (docs/security.md)"
 
-// statusTimeout is how long status waits for the API server of each cluster.
+// statusTimeout is how long status waits for the API server of each cluster, for all of its requests.
 const statusTimeout = 5 * time.Second
 
 // statusClient returns a client of a running cluster's API server.
 func statusClient(p daemon.Paths) (*typedcorev1.CoreV1Client, error) {
-	cfg := &rest.Config{Host: "http://localhost", Timeout: statusTimeout, WarningHandler: rest.NoWarnings{}} // ComponentStatuses are deprecated
+	cfg := &rest.Config{Host: "http://localhost", WarningHandler: rest.NoWarnings{}} // ComponentStatuses are deprecated
 	cfg.Wrap(overSocket(p.Socket))
 	return typedcorev1.NewForConfig(cfg)
 }

@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"context"
+	"net"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/minikctl/minikctl/pkg/daemon"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -42,6 +47,22 @@ func TestLastSchedulerConfigError(t *testing.T) {
 	}
 	if got, err := lastRefusal([]corev1.Event{event(invalid, "9", -time.Minute)}, time.Time{}); err != nil || got != "message 9" {
 		t.Errorf("scheduler in another process: got %q, %v", got, err)
+	}
+}
+
+// TestStatusOfHungServer checks that status ends its requests to a server that does not respond with the first one.
+func TestStatusOfHungServer(t *testing.T) {
+	p := daemon.Paths{Socket: filepath.Join(t.TempDir(), "s")}
+	l, err := net.Listen("unix", p.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	conditions, notes := serverStatus(ctx, p, daemon.State{Parts: daemon.Parts})
+	if conditions != ", does not respond" || !slices.Equal(notes, []string{"the API server has not responded for 5s"}) {
+		t.Errorf("got %q, %q", conditions, notes)
 	}
 }
 
