@@ -70,7 +70,27 @@ func (l *logsVerb) run(cmd *cobra.Command, args []string) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	return l.RunLogsContext(cmd.Context())
+	return l.printLogs(cmd.Context())
+}
+
+// podTries is how many pods of a workload logs tries. Pods here end fast: after a scale-down the pod that kubectl's code chooses may be
+// gone when its log is requested.
+const podTries = 5
+
+func (l *logsVerb) printLogs(ctx context.Context) error {
+	tries := podTries
+	switch l.Object.(type) {
+	case *corev1.Pod, *corev1.PodList:
+		tries = 1
+	}
+	if l.AllPods || l.Target.remote {
+		tries = 1
+	}
+	err := l.RunLogsContext(ctx)
+	for try := 1; try < tries && apierrors.IsNotFound(err); try++ {
+		err = l.RunLogsContext(ctx)
+	}
+	return err
 }
 
 func (l *logsVerb) printDaemon(args []string) error {
