@@ -44,6 +44,8 @@ func plainFlagError(err error) error {
 	case kind == "duration":
 		_, err := plug.ParseDuration(value)
 		return fmt.Errorf("--%s: %w", flag.Name, err)
+	case kind == "stringToString":
+		return isNot("NAME=VALUE")
 	case kind == "string":
 		return fmt.Errorf("--%s: %w", flag.Name, invalid.Unwrap())
 	}

@@ -291,6 +291,7 @@ func TestRun(t *testing.T) {
 		{"store", 0, "Check, back up and restore the store", ""},
 		{"why node/x", 1, "", "error: node/x is not a pod"},
 		{"why", 1, "", "error: one object is needed, as TYPE/NAME, got 0 arguments\nSee 'minikctl why -h' for help and examples\n"},
+		{"dev -f x --image y -- true", 1, "", "error: --image: \"y\" is not NAME=VALUE\nSee 'minikctl dev --help' for usage.\n"},
 		{"trace pod/x -o xml", 1, "", "error: --output: \"xml\" is not one of [json yaml]\nSee 'minikctl trace --help' for usage.\n"},
 		{"clock show -o xml", 1, "", `error: --output: "xml" is not one of [json yaml]`},
 		{"trace a b c", 1, "", "error: one object is needed, as TYPE/NAME, got 3 arguments\nSee 'minikctl trace -h'"},
