@@ -42,7 +42,7 @@ func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time
 			}
 		}
 	}
-	return slices.Concat(others, own) // kept for as long as the pod: without unused room
+	return slices.Concat(others, own) // of exact capacity, since it is kept for as long as the pod
 }
 
 // withDisruption adds the condition DisruptionTarget of a pod that the kubelet ends to its conditions.

@@ -92,7 +92,7 @@ func (p *podImages) pullFailed(ctx context.Context, pod *corev1.Pod, want wanted
 	now := p.clock().Now()
 	last := p.pulls[want.name]
 	left := last.until(last.at, now)
-	if shown := now.Sub(last.at); left > 0 && shown < pullErrorShown { // another container has caused the sync
+	if shown := now.Sub(last.at); left > 0 && shown < pullErrorShown { // a sync for another reason, before the status has shown the error for long enough
 		return waitForImage("ErrImagePull", last.message, pullErrorShown-shown)
 	}
 	if left > 0 {

@@ -156,6 +156,12 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if !k.Tier.Simulated {
 		recording.Go(func() { k.followPressure(ctx) })
 	}
+	return k.syncLoop(ctx, work)
+}
+
+// syncLoop lists the runtime's pods and reports the runtime's health, again after each hint of a change, until ctx ends. On a manual clock it is
+// idle while there is no hint.
+func (k *Kubelet) syncLoop(ctx context.Context, work *clock.Work) error {
 	pending, take := k.awake.Load, func() { k.awake.Store(false) }
 	r, known := k.runtime.(changes)
 	if known {
@@ -181,7 +187,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 				case <-k.woken:
 					again = pending()
 				case _, open := <-k.runtime.Changed():
-					again, ended = !known || pending(), !open // the hint may be that of changes that were taken
+					again, ended = !known || pending(), !open // the hint may be of changes that the last listing has shown
 				}
 			}
 		})
@@ -220,8 +226,8 @@ func (h *Host) drop(k *Kubelet) {
 // relistPeriod is the time after which a failed listing of the runtime is repeated.
 const relistPeriod = 5 * time.Second
 
-// observe lists the runtime's pods and enqueues those that have changed. After the first listing it enqueues all pods of
-// the node. When the listing fails, the returned channel fires when it is time to repeat it.
+// observe is the relist of Kubernetes' PLEG: it lists the runtime's pods and enqueues those that have changed. After the first
+// listing it enqueues all pods of the node. When the listing fails, the returned channel fires when it is time to repeat it.
 func (k *Kubelet) observe(ctx context.Context) <-chan time.Time {
 	first := !k.listed()
 	changed, err := k.list(ctx)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The users of pods are in a range that systemd's documentation of UIDs and GIDs lists as unused. It is so large that two of a thousand
-// pods share a user in one of 270 clusters.
+// The users of pods are in a range that systemd's documentation of UIDs and GIDs lists as unused. Two pods with the same hash share a user;
+// of a thousand pods, two do with a probability of 1/270.
 const (
 	firstPodUser = 0x70000000
 	podUsers     = 1 << 27

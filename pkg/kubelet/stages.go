@@ -35,7 +35,7 @@ func (k *Kubelet) waitForStages(ctx context.Context) {
 			return false
 		}
 	}
-	clock.WorkOf(ctx).Idle(synced, func() { // what puts them into effect may need a turn
+	clock.WorkOf(ctx).Idle(synced, func() { // on a clock with turns, the Engine may need a turn before they are in effect
 		select {
 		case <-k.host.Stages.Synced():
 		case <-ctx.Done():

@@ -162,7 +162,7 @@ func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 func (in *statusInput) applyEnd(s *corev1.PodStatus) {
 	if e := in.end; e != nil && e.phase != "" && (in.lifecycle.stopped || !in.admitted) {
 		if s.Phase == corev1.PodSucceeded && e.disruption {
-			return // the containers have used their time to end well
+			return // the containers exited with 0 within the grace period
 		}
 		s.Phase, s.Reason, s.Message = e.phase, e.reason, e.message
 		return

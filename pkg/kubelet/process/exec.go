@@ -125,7 +125,7 @@ func (p *execPipes) finish() {
 // cut ends the reading of the output.
 func (p *execPipes) cut() {
 	for _, r := range p.readers {
-		_ = r.SetReadDeadline(time.Unix(1, 0)) // long past
+		_ = r.SetReadDeadline(time.Unix(1, 0)) // a deadline in the past ends a pending read
 	}
 }
 

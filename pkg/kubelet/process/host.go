@@ -74,14 +74,14 @@ type Host struct {
 	pods        map[types.UID]*pod
 	nodes       map[string]*Runtime
 	status      map[string]*wire.Status
-	notes       map[string]note       // of the containers in status, decoded once
-	pipes       map[string][]*os.File // kept for the next supervisor
-	removed     map[string]struct{}   // removed; older events about them are ignored
-	synced      bool                  // status is complete
-	syncChanged chan struct{}         // closed and replaced when synced or failed changes
-	probed      bool                  // a supervisor has probed the machine
-	refused     string                // why pods share 127.0.0.1; set once synced
-	namespaces  bool                  // containers have mount namespaces; set once synced
+	metas       map[string]containerMeta // of the containers in status, decoded once
+	pipes       map[string][]*os.File    // kept for the next supervisor
+	removed     map[string]struct{}      // removed; older events about them are ignored
+	synced      bool                     // status is complete
+	syncChanged chan struct{}            // closed and replaced when synced or failed changes
+	probed      bool                     // a supervisor has probed the machine
+	refused     string                   // why pods share 127.0.0.1; set once synced
+	namespaces  bool                     // containers have mount namespaces; set once synced
 	// memoryEnforced: the kernel enforces memory limits; set once synced.
 	memoryEnforced bool
 	cpuEnforced    bool  // the kernel enforces CPU limits; set once synced
@@ -109,7 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		ended:       make(chan struct{}),
 		nodes:       map[string]*Runtime{},
 		status:      map[string]*wire.Status{},
-		notes:       map[string]note{},
+		metas:       map[string]containerMeta{},
 		pipes:       map[string][]*os.File{},
 		removed:     map[string]struct{}{},
 		syncChanged: make(chan struct{}),

@@ -42,11 +42,11 @@ func TestStopAllOfEndingSupervisor(t *testing.T) {
 // TestPodsCost: a list of the pods decodes nothing, and copies no containers of other nodes: kubelets list after each change of a container.
 func TestPodsCost(t *testing.T) {
 	const containers = 200
-	h := &Host{pods: map[types.UID]*pod{}, status: map[string]*wire.Status{}, notes: map[string]note{}, synced: true, syncChanged: make(chan struct{})}
+	h := &Host{pods: map[types.UID]*pod{}, status: map[string]*wire.Status{}, metas: map[string]containerMeta{}, synced: true, syncChanged: make(chan struct{})}
 	for i := range containers {
 		uid := types.UID(fmt.Sprint("pod-", i))
 		h.pods[uid] = &pod{PodSpec: kubelet.PodSpec{UID: uid}, Node: []string{"a", "b"}[i%2]}
-		meta, err := json.Marshal(note{Name: "c", Attempt: i, Image: kubelet.Image{Name: "nginx"}})
+		meta, err := json.Marshal(containerMeta{Name: "c", Attempt: i, Image: kubelet.Image{Name: "nginx"}})
 		if err != nil {
 			t.Fatal(err)
 		}

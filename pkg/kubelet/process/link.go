@@ -64,7 +64,7 @@ func (h *Host) attach(ctx context.Context) bool {
 	var tasks sync.WaitGroup
 	defer func() {
 		cancel()
-		conn.Close() // ends a send that waits
+		conn.Close() // ends a pending send
 		tasks.Wait()
 	}()
 	synced := false
@@ -173,7 +173,7 @@ func (h *Host) dropStatuses() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.status)
-	clear(h.notes)
+	clear(h.metas)
 	clear(h.removed)
 }
 
@@ -249,7 +249,7 @@ func (h *Host) observe(s *wire.Status) {
 		return
 	}
 	if h.status[id] == nil {
-		h.notes[id] = noteOf(s.Spec)
+		h.metas[id] = metaOf(s.Spec)
 	}
 	h.status[id] = s
 	switch {
@@ -271,7 +271,7 @@ func (h *Host) drop(id string) {
 		return
 	}
 	delete(h.status, id)
-	delete(h.notes, id)
+	delete(h.metas, id)
 	h.release(id)
 	h.hintNode(types.UID(s.Spec.Pod))
 }

@@ -106,8 +106,8 @@ func (r *routes) notify() {
 	}
 }
 
-// KeepSockets makes the supervisor keep copies of this process's listening sockets for the next one, which finds them with HeldSockets. open
-// returns copies, which the Host closes. It is called once for each supervisor.
+// KeepSockets makes the supervisor keep copies of this process's listening sockets for the next process, which gets them from HeldSockets. open
+// returns the copies, which the Host closes. The Host calls it once for each supervisor.
 func (h *Host) KeepSockets(open func() ([]*os.File, error)) {
 	h.routes.mu.Lock()
 	defer h.routes.mu.Unlock()
@@ -133,8 +133,8 @@ func (r *routes) sendSockets(conn *wire.Conn) bool {
 	return true
 }
 
-// HeldSockets returns the sockets that a process before this one has had the supervisor keep, in their order. The caller closes them. There are
-// none without a supervisor of then, and some time after the end of that process.
+// HeldSockets returns the sockets that the supervisor keeps of an earlier process (KeepSockets), in their order. The caller closes them. There are
+// none if no supervisor runs, and the supervisor closes them some time after the end of that process.
 func (h *Host) HeldSockets() ([]*os.File, error) {
 	conn, err := wire.Dial(h.path(wire.SocketFile))
 	if err != nil {

@@ -64,7 +64,7 @@ func (r *Runtime) Pods(ctx context.Context) ([]kubelet.Pod, error) {
 	for id, s := range h.status {
 		uid := types.UID(s.Spec.Pod)
 		if p := h.pods[uid]; p != nil && p.Node == r.node {
-			byPod[uid] = append(byPod[uid], toContainer(s, h.notes[id]))
+			byPod[uid] = append(byPod[uid], toContainer(s, h.metas[id]))
 		}
 	}
 	var all []kubelet.Pod
@@ -84,22 +84,22 @@ func toPod(p *pod, containers []kubelet.Container) kubelet.Pod {
 	return kubelet.Pod{PodSpec: p.PodSpec, IP: p.IP, Started: p.Started, Containers: containers}
 }
 
-// note is the part of a kubelet.ContainerSpec that the supervisor stores for the Host, in wire.Spec.Meta.
-type note struct {
+// containerMeta is the part of a kubelet.ContainerSpec that the supervisor stores for the Host, in wire.Spec.Meta.
+type containerMeta struct {
 	Name    string
 	Attempt int
 	Image   kubelet.Image
 	Mounts  []kubelet.Mount `json:",omitempty"`
 }
 
-// noteOf decodes the note of a container. Fields that an older version did not write are empty.
-func noteOf(s *wire.Spec) note {
-	var n note
+// metaOf decodes the containerMeta of a container. Fields that an older version did not write are empty.
+func metaOf(s *wire.Spec) containerMeta {
+	var n containerMeta
 	_ = json.Unmarshal(s.Meta, &n) // written by the Host
 	return n
 }
 
-func toContainer(s *wire.Status, n note) kubelet.Container {
+func toContainer(s *wire.Status, n containerMeta) kubelet.Container {
 	c := kubelet.Container{
 		ID: kubelet.ContainerID(s.Spec.ID), Name: n.Name, Attempt: n.Attempt, Image: n.Image,
 		Started: s.Started, Running: s.Running, Finished: s.Finished,
@@ -124,7 +124,7 @@ func (r *Runtime) StartPod(ctx context.Context, spec kubelet.PodSpec) (kubelet.P
 	}
 	var containers []kubelet.Container
 	for _, s := range r.host.containers(spec.UID) {
-		containers = append(containers, toContainer(s, noteOf(s.Spec)))
+		containers = append(containers, toContainer(s, metaOf(s.Spec)))
 	}
 	return toPod(p, containers), nil
 }

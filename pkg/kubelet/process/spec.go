@@ -19,7 +19,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // spec returns the supervisor's spec of a container of p.
 func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
-	meta, err := json.Marshal(note{spec.Name, spec.Attempt, spec.Image, spec.Mounts})
+	meta, err := json.Marshal(containerMeta{spec.Name, spec.Attempt, spec.Image, spec.Mounts})
 	if err != nil {
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
@@ -187,7 +187,7 @@ type fileView struct {
 
 // viewOf returns the view that a container was started with.
 func viewOf(s *wire.Spec) fileView {
-	n := noteOf(s)
+	n := metaOf(s)
 	return newView(s, n.Mounts, n.Image.Root)
 }
 

@@ -35,7 +35,7 @@ type jobHistory struct {
 // maxPods bounds the pods of a container in a history, since all annotations of a Job may have 256 KiB: these take 42 bytes each.
 const maxPods = 1000
 
-// before returns how many starts of a container there were in all pods before an attempt of one pod.
+// before returns how often a container was started before an attempt in one pod: its earlier starts in all pods of the Job.
 func (h jobHistory) before(container string, pod types.UID, attempt int) int {
 	count := attempt
 	for uid, n := range h.Starts[container] {

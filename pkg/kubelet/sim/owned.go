@@ -45,7 +45,7 @@ func (c *Cluster) history(ctx context.Context, p kubelet.Pod, spec kubelet.Conta
 	return h, err
 }
 
-// born is since when the pod exists.
+// born returns when the pod was created, or started if that is unknown.
 func born(p kubelet.Pod) time.Time {
 	if p.Created.IsZero() {
 		return p.Started

@@ -193,7 +193,7 @@ var stagesKey = objects.Key{Name: "stages"}
 
 // syncStages puts the present Stages into effect.
 func (e *Engine) syncStages(ctx context.Context, _ objects.Key) (time.Duration, error) {
-	select { // a caller that waits for Synced has something to do meanwhile
+	select { // without Idle: the cluster is not settled while callers wait for Synced
 	case <-e.defs.Synced():
 	case <-ctx.Done():
 		return 0, nil

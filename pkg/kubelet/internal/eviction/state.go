@@ -28,7 +28,7 @@ var pressures = [...]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.
 // A condition stays for the transition period, so that it does not flap.
 func (s *State) Update(all []Threshold, o Observations, now time.Time, transition time.Duration) (conditions []corev1.NodeConditionType, evict []Threshold) {
 	met := metThresholds(all, o, false)
-	for _, t := range metThresholds(s.met, o, true) { // met before, and not yet by the minimum to reclaim exceeded
+	for _, t := range metThresholds(s.met, o, true) { // a threshold stays met until its minimum to reclaim is available, too
 		if !slices.ContainsFunc(met, func(m Threshold) bool { return m.id() == t.id() }) {
 			met = append(met, t)
 		}
