@@ -71,7 +71,7 @@ func (l *listener) bind(n *request) {
 		defer binding.Unlock()
 		err := l.bindOwn(sock, t)
 		if addr, ok := sockname(sock); n.again && errors.Is(err, unix.EINVAL) && ok && addr.isLocalhost() {
-			return nil // bindOwn's last resort has succeeded before
+			return nil // the interrupted call has bound the socket to localhost already
 		}
 		return err
 	})

@@ -135,7 +135,7 @@ func (l *listener) listen() {
 		l.handle(&request{notification: l.call.notification, again: true})
 	}
 	for {
-		l.call.notification = notification{} // the kernel insists
+		l.call.notification = notification{} // the kernel refuses a buffer that is not zero
 		over := false
 		err := raw.Read(func(fd uintptr) bool {
 			for {
