@@ -94,35 +94,14 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
 	}
-	if key := "allocate-node-cidrs"; v.IsSet(key) {
-		if cfg.AllocateNodeCIDRs, err = strconv.ParseBool(v.GetString(key)); err != nil {
-			return nil, fmt.Errorf("%s: %q is neither true nor false", sourceOf(flags, key), v.GetString(key))
-		}
-	}
 	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
 		cfg.Controllers = list
 	}
-	for key, to := range map[string]*map[string]bool{"feature-gates": &cfg.FeatureGates, "runtime-config": &cfg.RuntimeConfig} {
-		if list := commaList(v.GetStringSlice(key)); len(list) > 0 {
-			if *to, err = switches(list); err != nil {
-				return nil, fmt.Errorf("%s: %w", sourceOf(flags, key), err)
-			}
-		}
-	}
-	seed, err := number(v, flags, "seed", 64)
-	if err != nil {
+	if err := cfg.loadSwitches(v, flags); err != nil {
 		return nil, err
 	}
-	cfg.Seed = cmp.Or(seed, cfg.Seed)
-	for key, to := range map[string]*int{
-		"audit-log-maxsize": &cfg.AuditLogMaxSize, "audit-log-maxbackup": &cfg.AuditLogMaxBackup, "audit-log-maxage": &cfg.AuditLogMaxAge,
-		"node-cidr-mask-size": &cfg.NodeCIDRMaskSize, "node-cidr-mask-size-ipv4": &cfg.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv6": &cfg.NodeCIDRMaskSizeIPv6,
-	} {
-		n, err := number(v, flags, key, 31)
-		if err != nil {
-			return nil, err
-		}
-		*to = cmp.Or(int(n), *to)
+	if err := cfg.loadNumbers(v, flags); err != nil {
+		return nil, err
 	}
 	if err := cfg.loadNodeLifecycle(v, flags); err != nil {
 		return nil, err
@@ -134,6 +113,43 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	return cfg, cfg.setRemovedNodes(last)
+}
+
+// loadSwitches reads the flags and variables that are true or false, or lists of NAME=true and NAME=false.
+func (c *Config) loadSwitches(v *viper.Viper, flags *pflag.FlagSet) (err error) {
+	if key := "allocate-node-cidrs"; v.IsSet(key) {
+		if c.AllocateNodeCIDRs, err = strconv.ParseBool(v.GetString(key)); err != nil {
+			return fmt.Errorf("%s: %q is neither true nor false", sourceOf(flags, key), v.GetString(key))
+		}
+	}
+	for key, to := range map[string]*map[string]bool{"feature-gates": &c.FeatureGates, "runtime-config": &c.RuntimeConfig} {
+		if list := commaList(v.GetStringSlice(key)); len(list) > 0 {
+			if *to, err = switches(list); err != nil {
+				return fmt.Errorf("%s: %w", sourceOf(flags, key), err)
+			}
+		}
+	}
+	return nil
+}
+
+// loadNumbers reads the flags and variables with numbers. 0 is no setting.
+func (c *Config) loadNumbers(v *viper.Viper, flags *pflag.FlagSet) error {
+	seed, err := number(v, flags, "seed", 64)
+	if err != nil {
+		return err
+	}
+	c.Seed = cmp.Or(seed, c.Seed)
+	for key, to := range map[string]*int{
+		"audit-log-maxsize": &c.AuditLogMaxSize, "audit-log-maxbackup": &c.AuditLogMaxBackup, "audit-log-maxage": &c.AuditLogMaxAge,
+		"node-cidr-mask-size": &c.NodeCIDRMaskSize, "node-cidr-mask-size-ipv4": &c.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv6": &c.NodeCIDRMaskSizeIPv6,
+	} {
+		n, err := number(v, flags, key, 31)
+		if err != nil {
+			return err
+		}
+		*to = cmp.Or(int(n), *to)
+	}
+	return nil
 }
 
 // loadTexts reads the flags and variables with texts.

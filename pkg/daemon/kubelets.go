@@ -74,6 +74,8 @@ const kubeletHost = "127.0.0.1"
 // read the objects of another. Each kubelet writes as its own node.
 const nodesReader = "system:minikctl:nodes"
 
+// addKubelets adds what runs the pods of this process's nodes: the kubelets, the host that they share, and the cluster's DNS server, proxy and
+// ingress controller.
 func (d *Daemon) addKubelets(ctx context.Context) error {
 	var err error
 	if d.images, err = images.New(d.cfg.imageConfig()); err != nil {
@@ -118,29 +120,42 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err := d.addIngress(caches); err != nil {
 		return err
 	}
-	var kubelets []*kubelet.Kubelet
-	for _, n := range d.cfg.Nodes {
-		for _, name := range n.names() {
-			k, err := d.newKubelet(ctx, host, n, name, false)
-			if err != nil {
-				return fmt.Errorf("node %s: %w", name, err)
-			}
-			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
-			kubelets = append(kubelets, k)
-		}
+	kubelets, err := d.addNodes(ctx, host)
+	if err != nil {
+		return err
 	}
 	if err := d.addProxy(caches); err != nil { // after the runtimes are open
 		return err
 	}
 	if stages != nil {
-		for _, nodes := range d.nodes {
-			if pool, ok := nodes.(stage.Pool); ok {
-				stages.SetPool(pool)
-			}
-		}
-		d.services = append(d.services, d.counted(service{name: "stages", run: stages.Run}))
+		d.addStages(stages)
 	}
 	d.addShutdown(host)
+	if err := d.addLeavingNodes(ctx, host); err != nil {
+		return err
+	}
+	d.addNodesReady(caches, kubelets)
+	return nil
+}
+
+// addNodes adds the kubelets of the nodes of this process.
+func (d *Daemon) addNodes(ctx context.Context, host *kubelet.Host) ([]*kubelet.Kubelet, error) {
+	var kubelets []*kubelet.Kubelet
+	for _, n := range d.cfg.Nodes {
+		for _, name := range n.names() {
+			k, err := d.newKubelet(ctx, host, n, name, false)
+			if err != nil {
+				return nil, fmt.Errorf("node %s: %w", name, err)
+			}
+			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
+			kubelets = append(kubelets, k)
+		}
+	}
+	return kubelets, nil
+}
+
+// addLeavingNodes adds the services that drain and delete the nodes that the config no longer has.
+func (d *Daemon) addLeavingNodes(ctx context.Context, host *kubelet.Host) error {
 	for _, n := range d.cfg.leaving {
 		k, err := d.newKubelet(ctx, host, n, n.Name, true)
 		if err != nil {
@@ -152,8 +167,17 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		}
 		d.services = append(d.services, s)
 	}
-	d.addNodesReady(caches, kubelets)
 	return nil
+}
+
+// addStages adds the engine of the Stages. The runtimes are open, and give it the addresses of simulated pods.
+func (d *Daemon) addStages(stages *stage.Engine) {
+	for _, nodes := range d.nodes {
+		if pool, ok := nodes.(stage.Pool); ok {
+			stages.SetPool(pool)
+		}
+	}
+	d.services = append(d.services, d.counted(service{name: "stages", run: stages.Run}))
 }
 
 // simulationUser is the user that records in Jobs what their simulated pods have done.
