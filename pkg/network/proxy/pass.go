@@ -45,7 +45,7 @@ func copyTo(to io.Writer, from syscall.Conn) error {
 	}
 }
 
-// next waits for data of a socket, without a buffer, and calls use with them, with none at the end of a stream.
+// next waits until a socket has data, without holding a buffer meanwhile, and calls use with the data, which are empty at the end of a stream.
 func next(raw syscall.RawConn, use func([]byte) error) error {
 	var buffer *[maxPacket]byte
 	var n int

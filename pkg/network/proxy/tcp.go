@@ -39,7 +39,7 @@ func serveTCP(at netip.AddrPort, c *chooser, all sockets, machine clock.Clock) (
 		return nil, err
 	}
 	s := &tcpServer{chooser: c, listener: l, sockets: all, machine: machine, conns: map[net.Conn]struct{}{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // clients make the connections, no request does
+	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // connections of clients outlive every call of the proxy's methods
 	s.wg.Go(s.accept)
 	return s, nil
 }

@@ -55,7 +55,7 @@ func (s *udpServer) receive() {
 		}
 		if f := s.flow(netip.AddrPortFrom(client.Addr().Unmap(), client.Port())); f != nil {
 			_ = f.conn.SetReadDeadline(s.machine.Now().Add(udpIdle))
-			_, _ = f.conn.Write(buf[:n]) // lost packets are lost
+			_, _ = f.conn.Write(buf[:n]) // UDP does not report lost packets either
 		}
 	}
 }
