@@ -39,7 +39,7 @@ type processorTime struct{ collector, rest float64 }
 func (p *pacer) next(live uint64, now processorTime) int {
 	collector, rest := now.collector-p.before.collector, now.rest-p.before.rest
 	p.before = now
-	switch share := collector / (collector + rest); { // not a number without any time: neither
+	switch share := collector / (collector + rest); { // NaN if no time has passed: no case applies
 	case share > highShare:
 		p.growth = min(mostGrowth, p.growth*3/2)
 	case share < lowShare:

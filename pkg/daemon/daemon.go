@@ -114,8 +114,8 @@ func (d *Daemon) discard() error {
 	return purge(d.paths)
 }
 
-// forget removes what the cluster has outside of its data folder, which was removed. If another cluster has the folder by now, that
-// has these files, too, and they stay.
+// forget removes what the cluster has outside of its data folder, which was removed. It removes nothing if another cluster uses the folder by
+// now, since these files are then that cluster's.
 func (d *Daemon) forget() error {
 	if Exists(d.paths) {
 		return nil

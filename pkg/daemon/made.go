@@ -95,7 +95,7 @@ func removeMade() error {
 	if err != nil {
 		return err
 	}
-	if len(entries) == 1 { // the list itself: there is no cluster, and what others have put into folders of the list keeps these
+	if len(entries) == 1 { // only the list: no cluster is left. Folders of the list with files of others stay
 		if err := os.Remove(createdListPath()); err != nil || !slices.Contains(left, Home()) {
 			return err
 		}

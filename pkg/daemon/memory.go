@@ -23,10 +23,10 @@ const (
 	memoryEvery = 30 * time.Second
 	// idleBytes is what an idle daemon allocates in memoryEvery at most, for renewed Leases.
 	idleBytes = 64 << 20
-	// burstBytes is what a daemon has allocated, since memory was last released, before it is released again.
+	// burstBytes is how much an idle daemon must have allocated since the last release of memory for another release.
 	burstBytes = 128 << 20
-	// quietBytes is what a daemon without any client allocates in memoryEvery at most, and restBytes what it has allocated, since
-	// memory was last released, before it is released again: what the end of a burst has left.
+	// quietBytes is what a daemon without any client allocates in memoryEvery at most. restBytes is how much such a daemon must have allocated
+	// since the last release for another one, so that what the end of a burst has left is released, too.
 	quietBytes = 8 << 20
 	restBytes  = 16 << 20
 )
