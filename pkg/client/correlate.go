@@ -112,7 +112,7 @@ func (c *correlator) correlate(ev *corev1.Event, stamp int64) (*corev1.Event, []
 		Message       string      `json:"message,omitempty"`
 	}{out.Count, out.LastTimestamp, out.Message})
 	if err != nil {
-		panic(err) // impossible
+		panic(err) // a struct of a number, a time and a text can be encoded
 	}
 	return &out, patch
 }

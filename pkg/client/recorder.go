@@ -162,7 +162,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			p := r.queue.take()
 			began := r.machine.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
-			tick.start() // as long as the event counts
+			tick.start() // before Add(-1): until then the event counts as work
 			r.work.Add(-1)
 			if clock.Sleep(ctx, r.machine, min(r.machine.Since(began), maxPause)) != nil {
 				return nil
