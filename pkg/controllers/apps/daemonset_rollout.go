@@ -23,7 +23,7 @@ func (s *daemonSync) planUpdate() (daemonPlan, error) {
 		return s.planSurge(surge, desired), nil
 	}
 	if desired > 0 {
-		unavailable = max(unavailable, 1) // as by default: neither would update nothing
+		unavailable = max(unavailable, 1) // as by default: without surge and unavailable pods no pod could be updated
 	}
 	return s.planReplace(unavailable), nil
 }

@@ -45,7 +45,7 @@ func (m sharedMetric) desiredPerPod(replicas int32) (next int32, average int64) 
 	switch perPod := math.Ceil(float64(m.value) / float64(replicas)); {
 	case m.value == math.MaxInt64, perPod >= math.MaxInt64:
 		return next, math.MaxInt64
-	case math.IsNaN(perPod): // nothing, of no replicas
+	case math.IsNaN(perPod): // value and replicas are 0
 		return next, 0
 	default:
 		return next, int64(perPod)

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// decideEnd sets s.end if the Job succeeds or fails for another reason than the number of its completions. An earlier decision,
-// which a condition holds, stays.
+// decideEnd sets s.end if the Job succeeds or fails for another reason than the number of its completions. The decision of an earlier sync,
+// which the conditions FailureTarget and SuccessCriteriaMet record, stays.
 func (s *jobSync) decideEnd() {
 	s.end = s.earlierEnd()
 	if s.end == nil {
