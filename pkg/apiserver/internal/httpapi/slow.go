@@ -25,7 +25,7 @@ func (c *call) awaitReader() (done func()) {
 	})
 }
 
-// awaitClient calls leave if the returned function is not called before d has passed, which then calls what leave has returned.
+// awaitClient calls leave after d, unless done was called before. After a call of leave, done calls the function that leave has returned.
 func (c *call) awaitClient(d time.Duration, leave func() (resume func())) (done func()) {
 	if c.clock == nil {
 		return func() {}
