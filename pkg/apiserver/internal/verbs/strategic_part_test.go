@@ -23,6 +23,11 @@ func TestPatchParts(t *testing.T) {
 			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+	for _, manager := range []string{"m", "n"} {
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{}}`)},
+		})
+	}
 	before := pod.DeepCopy()
 	whole, err := json.Marshal(pod)
 	if err != nil {
@@ -36,6 +41,10 @@ func TestPatchParts(t *testing.T) {
 		`{"spec":{"containers":[{"name":"c","image":"y"},{"name":"d","image":"z"}]}}`,
 		`{"$patch":"replace","metadata":{"name":"p"}}`,
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"b"}}}`,
+		`{"metadata":{"$patch":"replace","name":"p"}}`,
+		`{"metadata":{"$retainKeys":["name"],"name":"p"}}`,
+		`{"metadata":{"managedFields":[{"manager":"o","operation":"Update"}]}}`,
+		`{"metadata":null}`,
 	} {
 		got, err := new(write).patchStrategic(t.Context(), patchTarget{object: pod, new: func() runtime.Object { return new(corev1.Pod) }}, []byte(patch), metav1.FieldValidationIgnore)
 		if err != nil {
@@ -61,6 +70,11 @@ func TestPatchParts(t *testing.T) {
 		}
 		for k := range out.Labels {
 			out.Labels[k] = "changed"
+		}
+		for _, entry := range out.ManagedFields {
+			if entry.FieldsV1 != nil {
+				entry.FieldsV1.Raw[0] = 'x'
+			}
 		}
 		if !reflect.DeepEqual(pod, before) {
 			t.Fatalf("%s has changed the object: %+v", patch, pod)
