@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
 
 // event is an Event about an object.
@@ -197,7 +198,7 @@ func (r binder) view(ctx context.Context, claim *corev1.PersistentVolumeClaim) (
 	if see.match, err = bestVolume(claim, candidates, see.delay); err != nil {
 		return see, nil, fmt.Errorf("error finding PV for claim %q: %w", keyOf(claim), err)
 	}
-	see.defaultClass = defaultClass(r.classes.List("", nil))
+	see.defaultClass = storage.Default(r.classes.List("", nil))
 	for _, p := range r.pods.ByIndex(podsByClaim, keyOf(claim).String()) {
 		if p.Spec.NodeName == "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			see.waiting = append(see.waiting, p.Name)

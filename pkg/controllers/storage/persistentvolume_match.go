@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -50,20 +49,6 @@ func modesOf(v *corev1.PersistentVolume) string {
 	}
 	slices.Sort(modes)
 	return strings.Join(slices.Compact(modes), "")
-}
-
-// defaultClass returns the name of the newest class that is marked as the default, or "".
-func defaultClass(classes []*storagev1.StorageClass) string {
-	marked := slices.DeleteFunc(classes, func(c *storagev1.StorageClass) bool {
-		return c.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" &&
-			c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] != "true"
-	})
-	if len(marked) == 0 {
-		return ""
-	}
-	return slices.MinFunc(marked, func(a, b *storagev1.StorageClass) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	}).Name
 }
 
 func compareKeys(a, b objects.Key) int {

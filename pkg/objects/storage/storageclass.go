@@ -2,6 +2,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,6 +63,17 @@ var classDoc = storagev1.StorageClass{}.SwaggerDoc()
 // IsDefault reports whether the class is the default class.
 func IsDefault(c *storagev1.StorageClass) bool {
 	return c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}
+
+// Default returns the name of the newest class that is marked as the default, or "".
+func Default(classes []*storagev1.StorageClass) string {
+	marked := slices.DeleteFunc(slices.Clone(classes), func(c *storagev1.StorageClass) bool { return !IsDefault(c) })
+	if len(marked) == 0 {
+		return ""
+	}
+	return slices.MinFunc(marked, func(a, b *storagev1.StorageClass) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}).Name
 }
 
 func or[T any](p *T, otherwise T) T {
