@@ -41,13 +41,14 @@ that runs, or Kubernetes' defaults if the cluster is that of files, or not one o
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
 first; a pod that evicts others is shown with them. Pods of a PodGroup are placed only if as many of them as it needs find a node; those of
-a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling, and otherwise one by one. Volumes and resource claims are not simulated.
+a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling, and otherwise one by one. Claims of pods, and those of StatefulSets' templates, get volumes as in a cluster. Resource claims
+are not simulated.
 
 With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained. Warnings name the
 pods that no controller replaces, and the PodDisruptionBudgets that would delay the drain.`,
 		Example: `  minikctl schedule --dry-run -f pods.yaml
   minikctl schedule --dry-run -f pods.yaml --config other.yaml
-  kubectl get nodes,pods -A -o yaml > snapshot.yaml
+  kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml > snapshot.yaml
   minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml
   minikctl schedule --dry-run --drain node-1         # where the pods of a node would go
   minikctl schedule --dry-run -f pods.yaml --context production`,
@@ -92,7 +93,7 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 
 func (f *scheduleFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "files with the pods, and nodes of a cluster that does not run")
-	cmd.Flags().StringVar(&f.nodes, "nodes-from", "", "a file with the nodes and pods of another cluster, as kubectl get nodes,pods -A -o yaml writes it")
+	cmd.Flags().StringVar(&f.nodes, "nodes-from", "", "a file with the nodes, pods and volumes of another cluster, as kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml writes it")
 }
 
 // load returns the cluster, the workloads and the configuration, nil for the defaults.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -51,7 +52,25 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	c.Pods = append(c.Pods, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed // it takes up nothing
 	})...)
-	return errors.Join(fetchSelecting(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
+	return errors.Join(fetchSelecting(ctx, env, set, c), fetchStorage(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
+}
+
+// fetchStorage reads the claims and volumes.
+func fetchStorage(ctx context.Context, env *Env, set kubernetes.Interface, c *whatif.Cluster) error {
+	claims, err := listAll(ctx, set.CoreV1().PersistentVolumeClaims("").List, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	volumes, err := listAll(ctx, set.CoreV1().PersistentVolumes().List, func(l *corev1.PersistentVolumeList) []corev1.PersistentVolume { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	classes, err := listAll(ctx, set.StorageV1().StorageClasses().List, func(l *storagev1.StorageClassList) []storagev1.StorageClass { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	c.Claims, c.Volumes, c.Classes = append(c.Claims, claims...), append(c.Volumes, volumes...), append(c.Classes, classes...)
+	return nil
 }
 
 // fetchSelecting reads the Services and the controllers by whose selectors pods are spread.

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -44,7 +45,7 @@ func (o *otherCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/v1/pods":
 		request := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}}
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: "default", UID: "old", OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "old", UID: "r", Controller: new(true)}}},
-			Spec: corev1.PodSpec{NodeName: "a", Priority: new(int32(0)), Containers: []corev1.Container{{Name: "c", Resources: request}}, Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}}}
+			Spec: corev1.PodSpec{NodeName: "a", Priority: new(int32(0)), Containers: []corev1.Container{{Name: "c", Resources: request}}, ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}}
 		done := *pod.DeepCopy()
 		done.Name, done.UID, done.Spec.NodeName, done.Status.Phase = "done", "done", "b", corev1.PodSucceeded
 		answer = corev1.PodList{Items: []corev1.Pod{pod, done}}
@@ -56,6 +57,12 @@ func (o *otherCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = schedulingv1.PriorityClassList{Items: []schedulingv1.PriorityClass{{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 10}}}
 	case "/api/v1/services":
 		answer = corev1.ServiceList{Items: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}}}
+	case "/api/v1/persistentvolumeclaims":
+		answer = corev1.PersistentVolumeClaimList{}
+	case "/api/v1/persistentvolumes":
+		answer = corev1.PersistentVolumeList{}
+	case "/apis/storage.k8s.io/v1/storageclasses":
+		answer = storagev1.StorageClassList{}
 	case "/api/v1/replicationcontrollers":
 		answer = corev1.ReplicationControllerList{}
 	case "/apis/apps/v1/replicasets":
@@ -95,7 +102,7 @@ func TestScheduleInAnotherCluster(t *testing.T) {
 		}
 	}
 	code, out, errOut = run(t, "minikctl", "schedule", "--dry-run", "--drain", "a", "--config", config, "--kubeconfig", kubeconfig, "--context", "real")
-	if code != 0 || !strings.Contains(out, "default/old") || !strings.Contains(errOut, "Warning: ReplicaSet/old: not simulated: [volume data]") || strings.Contains(errOut, "publish") {
+	if code != 0 || !strings.Contains(out, "default/old") || !strings.Contains(errOut, "Warning: ReplicaSet/old: not simulated: [resource claim gpu]") || strings.Contains(errOut, "publish") {
 		t.Errorf("drain: code %d\n%s%s", code, out, errOut)
 	}
 	code, out, errOut = run(t, "minikctl", "schedule", "compare", config, "-f", pods, "--seeds", "2", "--kubeconfig", kubeconfig, "--context", "real")

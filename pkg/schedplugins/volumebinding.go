@@ -104,9 +104,6 @@ func (b *volumeBinding) PreFilter(ctx context.Context, state framework.CycleStat
 	if len(names) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	if simulated(b.handle) { // a simulation has no claims
-		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("persistentvolumeclaim %q not found", names[0]))
-	}
 	s := &podVolumes{classes: map[string]*storagev1.StorageClass{}, nodes: map[string]nodeVolumes{}}
 	var all []*corev1.PersistentVolumeClaim
 	for _, name := range names {
@@ -159,7 +156,7 @@ func (b *volumeBinding) add(ctx context.Context, s *podVolumes, claim *corev1.Pe
 		if !metav1.HasAnnotation(claim.ObjectMeta, volume.AnnBindCompleted) {
 			return false, nil
 		}
-		v, err := b.handle.ClientSet().CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		v, err := volumeOf(ctx, b.handle, claim.Spec.VolumeName)
 		if apierrors.IsNotFound(err) {
 			s.missing = true
 			return true, nil
@@ -171,7 +168,7 @@ func (b *volumeBinding) add(ctx context.Context, s *podVolumes, claim *corev1.Pe
 	if name == "" {
 		return false, nil
 	}
-	class, err := b.handle.ClientSet().StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
+	class, err := storageClassOf(ctx, b.handle, name)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -193,12 +190,11 @@ func (b *volumeBinding) addFree(ctx context.Context, s *podVolumes) error {
 	slices.SortStableFunc(s.claims, func(x, y *corev1.PersistentVolumeClaim) int {
 		return x.Spec.Resources.Requests.Storage().Cmp(*y.Spec.Resources.Requests.Storage())
 	})
-	list, err := b.handle.ClientSet().CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	all, err := volumes(ctx, b.handle)
 	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		v := &list.Items[i]
+	for _, v := range all {
 		// A volume that names its claim may have another class.
 		if _, ok := s.classes[volume.GetPersistentVolumeClass(v)]; ok || v.Spec.ClaimRef != nil {
 			s.free = append(s.free, v)

@@ -44,7 +44,7 @@ func (r volumeRestrictions) PreFilter(ctx context.Context, state framework.Cycle
 	s := &exclusiveClaims{}
 	storage := r.handle.SnapshotSharedLister().StorageInfos()
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil || simulated(r.handle) {
+		if v.PersistentVolumeClaim == nil {
 			continue
 		}
 		claim, err := claimOf(ctx, r.handle, pod.Namespace, v.PersistentVolumeClaim.ClaimName)

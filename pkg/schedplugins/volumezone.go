@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
@@ -47,7 +46,7 @@ var zoneLabels = []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailure
 func (z volumeZone) PreFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	var terms zoneTerms
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil || simulated(z.handle) {
+		if v.PersistentVolumeClaim == nil {
 			continue
 		}
 		found, status := z.termsOf(ctx, pod.Namespace, v.PersistentVolumeClaim.ClaimName)
@@ -74,7 +73,7 @@ func (z volumeZone) termsOf(ctx context.Context, namespace, name string) (zoneTe
 	if claim.Spec.VolumeName == "" {
 		return nil, z.unbound(ctx, volume.GetPersistentVolumeClaimClass(claim))
 	}
-	v, err := z.handle.ClientSet().CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	v, err := volumeOf(ctx, z.handle, claim.Spec.VolumeName)
 	if apierrors.IsNotFound(err) {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("persistentvolume %q not found", claim.Spec.VolumeName))
 	}
@@ -92,7 +91,7 @@ func (z volumeZone) unbound(ctx context.Context, class string) *framework.Status
 	if class == "" {
 		return reject("PersistentVolumeClaim had no pv name and storageClass name")
 	}
-	c, err := z.handle.ClientSet().StorageV1().StorageClasses().Get(ctx, class, metav1.GetOptions{})
+	c, err := storageClassOf(ctx, z.handle, class)
 	switch {
 	case apierrors.IsNotFound(err):
 		return reject("storageclass.storage.k8s.io %q not found", class)

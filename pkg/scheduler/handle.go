@@ -50,6 +50,7 @@ type handle struct {
 // can move on meanwhile: by the cluster's clock, and for changes of objects, by a watch whose context is that of the plugin's call.
 type APIHandle interface {
 	Client() client.Client                    // nil in a simulation
+	Simulated() (_ SimulatedObjects, ok bool) // false: the plugin schedules for a cluster
 	Caches() *client.Caches                   // of the scheduler; nil in a simulation. Those that a factory takes are synced when its plugin is called
 	Clock() clock.Clock                       // the cluster's
 	Budgets() []*policyv1.PodDisruptionBudget // all of the cluster; shared, must not be changed
@@ -110,7 +111,10 @@ func (h *handle) WatchFile(path string) {
 }
 
 // Client and the methods below implement APIHandle.
-func (h *handle) Client() client.Client                    { return h.client }
+func (h *handle) Client() client.Client { return h.client }
+func (h *handle) Simulated() (SimulatedObjects, bool) {
+	return SimulatedObjects{h.objects}, h.client == nil
+}
 func (h *handle) Caches() *client.Caches                   { return h.caches }
 func (h *handle) Clock() clock.Clock                       { return h.clock }
 func (h *handle) Budgets() []*policyv1.PodDisruptionBudget { return h.budgets() }

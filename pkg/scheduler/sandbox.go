@@ -91,10 +91,20 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	if d.status != nil {
 		return Placement{Message: d.message(), Evicted: evicted}, nil
 	}
-	a.node = d.node.node.Name
+	b.assume(ctx, a, d.node.node.Name)
+	return Placement{Node: a.node, Evicted: evicted}, nil
+}
+
+// assume places a pod on a node, and notes what the plugins would write about it.
+func (b *Sandbox) assume(ctx context.Context, a *attempt, node string) {
+	a.node = node
 	b.s.assume(a)
 	delete(b.s.binding, string(a.info.pod.UID))
-	return Placement{Node: a.node, Evicted: evicted}, nil
+	for _, plugin := range a.profile.preBind {
+		if p, ok := plugin.instance.Plugin.(BindsSimulated); ok && !plugin.passes(a) {
+			p.BindSimulated(ctx, a.state, node)
+		}
+	}
 }
 
 // gated returns why a PreEnqueue plugin keeps a pod out of the queue, "" if none does.
@@ -142,9 +152,11 @@ func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) 
 	if grouped && b.s.features.TopologyAwareWorkloadScheduling {
 		return b.placeInBest(ctx, g, need), nil
 	}
+	restore := b.s.objects.mark()
 	out, lacking := b.placeMembers(ctx, g, need)
 	if lacking != "" {
 		b.takeOff(g, out)
+		restore()
 	}
 	return withReason(out, lacking), nil
 }
@@ -207,19 +219,22 @@ func (b *Sandbox) placeInBest(ctx context.Context, g *groupAttempt, need int) []
 	}
 	var first []Placement
 	var feasible [][]Placement
+	var states [][]framework.CycleState // of the members in these
 	var assignments []*framework.PodGroupAssignments
 	reason := ""
 	for _, p := range placements {
 		var out []Placement
 		lacking := ""
-		if err := b.s.inPlacement(p, func() { out, lacking = b.placeMembers(ctx, g, need); b.takeOff(g, out) }); err != nil {
+		restore := b.s.objects.mark()
+		err := b.s.inPlacement(p, func() { out, lacking = b.placeMembers(ctx, g, need); b.takeOff(g, out) })
+		if restore(); err != nil {
 			return refused(fmt.Sprintf("failed to assume pod group placement: %v", err))
 		}
 		if first == nil {
 			first, reason = out, lacking
 		}
 		if lacking == "" {
-			feasible, assignments = append(feasible, out), append(assignments, proposal(g, p, out))
+			feasible, states, assignments = append(feasible, out), append(states, statesOf(g)), append(assignments, proposal(g, p, out))
 		}
 	}
 	if len(feasible) == 0 {
@@ -232,12 +247,21 @@ func (b *Sandbox) placeInBest(ctx context.Context, g *groupAttempt, need int) []
 		}
 	}
 	for i, m := range g.members {
-		if m.node = feasible[best][i].Node; m.node != "" {
-			b.s.assume(m.attempt)
-			delete(b.s.binding, string(m.info.pod.UID))
+		if node := feasible[best][i].Node; node != "" {
+			m.state = states[best][i]
+			b.assume(ctx, m.attempt, node)
 		}
 	}
 	return feasible[best]
+}
+
+// statesOf returns the states of the cycles of a group's members.
+func statesOf(g *groupAttempt) []framework.CycleState {
+	out := make([]framework.CycleState, len(g.members))
+	for i, m := range g.members {
+		out[i] = m.state
+	}
+	return out
 }
 
 // proposal returns the pods of a group on the nodes that they found in a placement.
@@ -263,9 +287,7 @@ func (b *Sandbox) placeAlone(ctx context.Context, a *attempt) Placement {
 	if d.status != nil {
 		return Placement{Message: d.message()}
 	}
-	a.node = d.node.node.Name
-	b.s.assume(a)
-	delete(b.s.binding, string(a.info.pod.UID))
+	b.assume(ctx, a, d.node.node.Name)
 	return Placement{Node: a.node}
 }
 
@@ -296,19 +318,19 @@ func (b *Sandbox) evict(preemptor *corev1.Pod, p *Preemption) (*attempt, error) 
 	return b.attempt(pod)
 }
 
-// Fit returns how many copies of the pod find a node in addition to the pods that are placed, without evictions, but at most limit. They are
-// removed again.
-func (b *Sandbox) Fit(ctx context.Context, pod *corev1.Pod, limit int) (int, error) {
+// Fit returns how many pods find a node in addition to the pods that are placed, without evictions, but at most limit. next returns the pod that comes
+// next, and may put objects that it needs. All of this is removed again.
+func (b *Sandbox) Fit(ctx context.Context, limit int, next func(SimulatedObjects) *corev1.Pod) (int, error) {
 	var placed []types.UID
+	restore := b.s.objects.mark()
 	defer func() {
 		for _, uid := range placed {
 			b.s.cluster.remove(uid)
 		}
+		restore()
 	}()
 	for len(placed) < limit {
-		one := pod.DeepCopy()
-		one.Spec.NodeName, one.UID = "", ""
-		a, err := b.attempt(one)
+		a, err := b.attempt(next(SimulatedObjects{b.s.objects}))
 		if err != nil || a.profile == nil {
 			return 0, err
 		}
@@ -316,9 +338,7 @@ func (b *Sandbox) Fit(ctx context.Context, pod *corev1.Pod, limit int) (int, err
 		if d.status != nil {
 			break
 		}
-		a.node = d.node.node.Name
-		b.s.assume(a)
-		delete(b.s.binding, string(a.info.pod.UID))
+		b.assume(ctx, a, d.node.node.Name)
 		placed = append(placed, a.info.pod.UID)
 	}
 	return len(placed), nil

@@ -124,9 +124,7 @@ func (b *Sandbox) nextGroup(ctx context.Context, key objects.Key, p *queuedPodIn
 
 // bind places a pod on its node, and requeues the pods for which that is an event.
 func (b *Sandbox) bind(ctx context.Context, a *attempt, node string) {
-	a.node = node
-	b.s.assume(a)
-	delete(b.s.binding, string(a.assumed.UID))
+	b.assume(ctx, a, node)
 	bound := *a.info
 	bound.pod = a.assumed
 	b.s.applyBoundPod(ctx, &bound, 0)

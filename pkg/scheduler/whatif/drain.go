@@ -37,7 +37,13 @@ func (c *Cluster) Drain(nodes []string) (replaced []Workload, warnings []string,
 		if i < 0 {
 			i, replaced = len(replaced), append(replaced, Workload{Name: name})
 		}
-		replaced[i].Pods = append(replaced[i].Pods, replacement(pod))
+		r := replacement(pod)
+		replaced[i].Pods = append(replaced[i].Pods, r)
+		claims := ephemeralClaims(r) // those of the evicted pod go with it
+		c.Claims = slices.DeleteFunc(slices.Clone(c.Claims), func(old *corev1.PersistentVolumeClaim) bool {
+			return slices.ContainsFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return claimName(c) == claimName(old) })
+		})
+		c.addClaims(claims)
 		return true
 	})
 	return replaced, append(warnings, c.blocked(evicted)...), nil

@@ -8,6 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -42,7 +43,7 @@ type WorkloadResult struct {
 
 // Simulation returns a simulation of the cluster.
 func (c *Cluster) Simulation(registry scheduler.Registry, config *configv1.KubeSchedulerConfiguration) scheduler.Simulation {
-	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Selecting: c.Selecting, Objects: c.groupObjects()}
+	q := scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets, Selecting: c.Selecting, Objects: c.otherObjects()}
 	if len(q.Objects[framework.PodGroup]) > 0 { // the cluster that has them has the gates on
 		q.Features = gangFeatures
 	}
@@ -150,7 +151,17 @@ func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads
 		if len(w.Pods) == 0 || out.Workloads[i].Pending > 0 {
 			continue
 		}
-		if out.Workloads[i].More, err = box.Fit(ctx, w.Pods[0], MaxFit); err != nil {
+		at := len(w.Pods)
+		if out.Workloads[i].More, err = box.Fit(ctx, MaxFit, func(all scheduler.SimulatedObjects) *corev1.Pod {
+			pod, claims := w.more(at)
+			at++
+			for _, claim := range claims {
+				if _, ok := all.Get(framework.PersistentVolumeClaim, objects.Key{Namespace: claim.Namespace, Name: claim.Name}); !ok {
+					all.Put(framework.PersistentVolumeClaim, groups.complete(claim))
+				}
+			}
+			return pod
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -86,9 +86,9 @@ func minimumOf(obj objects.Object) (of group, need int, gang bool) {
 	return group{key, false}, 0, false
 }
 
-// groupObjects returns the PodGroups as plugins find them.
-func (c *Cluster) groupObjects() map[framework.EventResource][]objects.Object {
-	out := map[framework.EventResource][]objects.Object{}
+// otherObjects returns what plugins find besides nodes and pods.
+func (c *Cluster) otherObjects() map[framework.EventResource][]objects.Object {
+	out := c.objects()
 	for _, obj := range c.PodGroups {
 		of := labelledGroups
 		if _, ok := obj.(*schedulingv1alpha2.PodGroup); ok {

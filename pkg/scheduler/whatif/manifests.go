@@ -34,6 +34,8 @@ type Cluster struct {
 	PodGroups  []objects.Object // of scheduling.k8s.io, and unstructured ones of scheduling.x-k8s.io
 	Selecting  []objects.Object // Services, and the controllers of pods, by whose selectors pods without constraints are spread
 
+	Storage
+
 	GroupDefinition *apiextensionsv1.CustomResourceDefinition // of the PodGroups of scheduling.x-k8s.io; nil: the cluster has none
 }
 
@@ -47,6 +49,21 @@ type Manifest struct {
 type Workload struct {
 	Name string // Pod/NAME, Deployment/NAME, …
 	Pods []*corev1.Pod
+
+	create func(i int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) // returns a pod and its claims; nil: further pods are copies
+}
+
+// more returns a further pod like those of the workload, of which it is the one at i, and its claims.
+func (w *Workload) more(i int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
+	first := w.Pods[0]
+	if w.create != nil {
+		pod, claims := w.create(i)
+		pod.Spec.Priority, pod.Spec.PreemptionPolicy = first.Spec.Priority, first.Spec.PreemptionPolicy
+		return pod, claims
+	}
+	pod := first.DeepCopy()
+	pod.Name, pod.UID, pod.Spec.NodeName = fmt.Sprintf("%s-%d", pod.Name, i), "", ""
+	return pod, ephemeralClaims(pod)
 }
 
 // Manifests are the objects of files.
@@ -55,7 +72,8 @@ type Manifests struct {
 	Workloads []Workload
 
 	podRow   objects.Resource
-	labelled []Manifest // the PodGroups of scheduling.x-k8s.io, which are validated once their definition is known
+	made     []*corev1.PersistentVolumeClaim // of the workloads, where the cluster does not have them
+	labelled []Manifest                      // the PodGroups of scheduling.x-k8s.io, which are validated once their definition is known
 }
 
 // Read sorts the objects of manifests: nodes, namespaces, budgets, priority classes and pods that have a node are the state of a cluster, other pods and
@@ -91,6 +109,7 @@ func (m *Manifests) Append(other *Manifests) {
 	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
 	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
 	m.Selecting = append(m.Selecting, other.Selecting...)
+	m.Claims, m.Volumes, m.Classes = append(m.Claims, other.Claims...), append(m.Volumes, other.Volumes...), append(m.Classes, other.Classes...)
 	m.GroupDefinition, m.labelled = cmp.Or(m.GroupDefinition, other.GroupDefinition), append(m.labelled, other.labelled...)
 }
 
@@ -100,6 +119,7 @@ func (m *Manifests) Complete() error {
 	if err := m.validateLabelled(); err != nil {
 		return err
 	}
+	m.addClaims(m.made)
 	for _, w := range m.Workloads {
 		for _, pod := range w.Pods {
 			if err := m.setPriority(pod); err != nil {
@@ -116,14 +136,10 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		namespace = u.GetNamespace()
 	}
 	template := func(t corev1.PodTemplateSpec, count int, owners ...metav1.OwnerReference) {
-		w := Workload{Name: u.GetKind() + "/" + u.GetName()}
-		for i := range count {
-			pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
-			pod.Name, pod.Namespace, pod.OwnerReferences = fmt.Sprintf("%s-%d", u.GetName(), i), namespace, owners
-			m.podRow.Default(pod)
-			w.Pods = append(w.Pods, pod)
-		}
-		m.Workloads = append(m.Workloads, w)
+		m.addWorkload(u.GetKind()+"/"+u.GetName(), count, func(i int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
+			pod := m.fromTemplate(t, namespace, fmt.Sprintf("%s-%d", u.GetName(), i), owners...)
+			return pod, ephemeralClaims(pod)
+		})
 	}
 	switch kind {
 	case "Node":
@@ -158,9 +174,19 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 	case "StatefulSet.apps":
 		d, err := converted[appsv1.StatefulSet](u.Unstructured)
 		if err == nil {
-			template(d.Spec.Template, replicas(d.Spec.Replicas), m.owner(d, namespace, statefulSet))
+			m.addStatefulSet(d, namespace)
 		}
 		return true, err
+	case "PersistentVolumeClaim":
+		if err := into(u.Unstructured, &m.Claims); err != nil {
+			return true, err
+		}
+		m.Claims[len(m.Claims)-1].Namespace = namespace
+		return true, nil
+	case "PersistentVolume":
+		return true, into(u.Unstructured, &m.Volumes)
+	case "StorageClass.storage.k8s.io":
+		return true, into(u.Unstructured, &m.Classes)
 	case "Service":
 		var services []*corev1.Service
 		if err := into(u.Unstructured, &services); err != nil {
@@ -181,6 +207,37 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 	return m.addOfGroups(kind, u, namespace)
 }
 
+// addWorkload adds a workload of count pods.
+func (m *Manifests) addWorkload(name string, count int, create func(i int) (*corev1.Pod, []*corev1.PersistentVolumeClaim)) {
+	w := Workload{Name: name, create: create}
+	for i := range count {
+		pod, claims := create(i)
+		w.Pods, m.made = append(w.Pods, pod), append(m.made, claims...)
+	}
+	m.Workloads = append(m.Workloads, w)
+}
+
+// fromTemplate returns a pod of a controller.
+func (m *Manifests) fromTemplate(t corev1.PodTemplateSpec, namespace, name string, owners ...metav1.OwnerReference) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
+	pod.Name, pod.Namespace, pod.OwnerReferences = name, namespace, owners
+	m.podRow.Default(pod)
+	return pod
+}
+
+// addStatefulSet adds the pods of a StatefulSet with their claims.
+func (m *Manifests) addStatefulSet(set *appsv1.StatefulSet, namespace string) {
+	owner, first := m.owner(set, namespace, statefulSet), 0
+	if set.Spec.Ordinals != nil {
+		first = int(set.Spec.Ordinals.Start)
+	}
+	m.addWorkload("StatefulSet/"+set.Name, replicas(set.Spec.Replicas), func(i int) (*corev1.Pod, []*corev1.PersistentVolumeClaim) {
+		pod := m.fromTemplate(set.Spec.Template, namespace, fmt.Sprintf("%s-%d", set.Name, first+i), owner)
+		claims := templateClaims(pod, set.Spec.VolumeClaimTemplates)
+		return pod, append(claims, ephemeralClaims(pod)...)
+	})
+}
+
 // addPod adds a pod: to the cluster's, or as a workload if it has no node.
 func (m *Manifests) addPod(u Manifest, namespace string) error {
 	var pods []*corev1.Pod
@@ -196,6 +253,7 @@ func (m *Manifests) addPod(u Manifest, namespace string) error {
 		pod.Namespace = namespace
 	}
 	if pod.Spec.NodeName == "" {
+		m.made = append(m.made, ephemeralClaims(pod)...)
 		m.Workloads = append(m.Workloads, Workload{Name: "Pod/" + pod.Name, Pods: pods})
 		return nil
 	}
@@ -292,18 +350,13 @@ func (c *Cluster) setPriority(pod *corev1.Pod) error {
 	return nil
 }
 
-// Unsimulated returns the names of the volumes and resource claims of the workload's pods that are not simulated.
+// Unsimulated returns the names of the resource claims of the workload's pods, which are not simulated.
 func (w Workload) Unsimulated() []string {
 	if len(w.Pods) == 0 {
 		return nil
 	}
 	var out []string
 	spec := w.Pods[0].Spec
-	for _, v := range spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			out = append(out, "volume "+v.Name)
-		}
-	}
 	for _, c := range spec.ResourceClaims {
 		out = append(out, "resource claim "+c.Name)
 	}

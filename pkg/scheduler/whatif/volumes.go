@@ -1,0 +1,161 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/storage"
+	volumes "github.com/minikctl/minikctl/pkg/objects/volume"
+)
+
+// Storage is the claims and volumes of a cluster.
+type Storage struct {
+	Claims  []*corev1.PersistentVolumeClaim
+	Volumes []*corev1.PersistentVolume
+	Classes []*storagev1.StorageClass
+}
+
+// addClaims adds claims that the cluster does not have yet.
+func (s *Storage) addClaims(claims []*corev1.PersistentVolumeClaim) {
+	for _, claim := range claims {
+		if !slices.ContainsFunc(s.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+			return c.Namespace == claim.Namespace && c.Name == claim.Name
+		}) {
+			s.Claims = append(s.Claims, claim)
+		}
+	}
+}
+
+// complete returns the claim with the default class, if it names none.
+func (s *Storage) complete(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	class := storage.Default(s.Classes)
+	if claim.Spec.VolumeName != "" || claim.Spec.StorageClassName != nil || class == "" || metav1.HasAnnotation(claim.ObjectMeta, corev1.BetaStorageClassAnnotation) {
+		return claim
+	}
+	claim = claim.DeepCopy()
+	claim.Spec.StorageClassName = &class
+	return claim
+}
+
+// objects returns the claims, volumes and classes as plugins find them. Claims that do not wait for their first pod are bound, as they are once
+// the controllers have done their work.
+func (s *Storage) objects() map[framework.EventResource][]objects.Object {
+	all := make([]*corev1.PersistentVolume, len(s.Volumes))
+	for i, v := range s.Volumes {
+		all[i] = available(v)
+	}
+	claims := make([]*corev1.PersistentVolumeClaim, len(s.Claims))
+	for i, claim := range s.Claims {
+		claims[i] = s.complete(claim)
+	}
+	smallest := slices.Clone(claims)
+	slices.SortStableFunc(smallest, func(a, b *corev1.PersistentVolumeClaim) int {
+		return cmp.Or(a.Spec.Resources.Requests.Storage().Cmp(*b.Spec.Resources.Requests.Storage()), cmp.Compare(claimName(a), claimName(b)))
+	})
+	for _, claim := range smallest {
+		if v, bound := s.immediate(claim, all); v != nil {
+			all = append(slices.DeleteFunc(all, func(old *corev1.PersistentVolume) bool { return old.Name == v.Name }), v)
+			claims[slices.Index(claims, claim)] = bound
+		}
+	}
+	out := map[framework.EventResource][]objects.Object{}
+	for _, claim := range claims {
+		out[framework.PersistentVolumeClaim] = append(out[framework.PersistentVolumeClaim], claim)
+	}
+	for _, v := range all {
+		out[framework.PersistentVolume] = append(out[framework.PersistentVolume], v)
+	}
+	for _, class := range s.Classes {
+		out[framework.StorageClass] = append(out[framework.StorageClass], class)
+	}
+	return out
+}
+
+// available returns the volume as the controllers leave a new one.
+func available(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	if v.Status.Phase != "" && v.Status.Phase != corev1.VolumePending {
+		return v
+	}
+	v = v.DeepCopy()
+	v.Status.Phase = corev1.VolumeAvailable
+	return v
+}
+
+// immediate returns the volume that a claim gets without a pod, and the claim with it; nil: none. One that is provisioned can be used on all nodes: where it
+// will be is not known.
+func (s *Storage) immediate(claim *corev1.PersistentVolumeClaim, from []*corev1.PersistentVolume) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+	name := volume.GetPersistentVolumeClaimClass(claim)
+	i := slices.IndexFunc(s.Classes, func(c *storagev1.StorageClass) bool { return c.Name == name })
+	if metav1.HasAnnotation(claim.ObjectMeta, volume.AnnBindCompleted) || i >= 0 && waits(s.Classes[i]) {
+		return nil, nil
+	}
+	if named := claim.Spec.VolumeName; named != "" {
+		from = slices.DeleteFunc(slices.Clone(from), func(v *corev1.PersistentVolume) bool { return v.Name != named })
+	}
+	v, err := volume.FindMatchingVolume(claim, from, nil, map[string]*corev1.PersistentVolume{}, false, true)
+	switch {
+	case err != nil:
+		return nil, nil
+	case v != nil:
+		return volumes.Bind(v, claim)
+	case i < 0 || claim.Spec.VolumeName != "" || s.Classes[i].Provisioner == "" || s.Classes[i].Provisioner == volume.NotSupportedProvisioner:
+		return nil, nil
+	}
+	return volumes.Bind(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pvc-%s-%s", claim.Namespace, claim.Name)},
+		Spec:       corev1.PersistentVolumeSpec{StorageClassName: name, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests},
+	}, claim)
+}
+
+func waits(class *storagev1.StorageClass) bool {
+	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+func claimName(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }
+
+// templateClaims returns the claims of a pod of a StatefulSet, which the pod then uses.
+func templateClaims(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
+	var out []*corev1.PersistentVolumeClaim
+	for i := range templates {
+		claim := templates[i].DeepCopy()
+		name := claim.Name
+		claim.Name, claim.Namespace = name+"-"+pod.Name, pod.Namespace
+		out = append(out, claim)
+		pod.Spec.Volumes = append(slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }), corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}},
+		})
+	}
+	return out
+}
+
+// ephemeralClaims returns the claims of the ephemeral volumes of a pod, which gets a UID if it has none.
+func ephemeralClaims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+	var out []*corev1.PersistentVolumeClaim
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		if pod.UID == "" {
+			pod.UID = types.UID("of " + pod.Namespace + "/" + pod.Name)
+		}
+		out = append(out, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: ephemeral.VolumeClaimName(pod, v), Namespace: pod.Namespace,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))},
+			},
+			Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy(),
+		})
+	}
+	return out
+}
