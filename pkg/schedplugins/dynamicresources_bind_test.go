@@ -235,7 +235,7 @@ func TestMadeClaims(t *testing.T) {
 	c.ends("wrong", "ResourceClaim default/foreign was not created for Pod default/wrong (Pod is not owner)")
 	c.pod("pod", "1", templated)
 	c.ends("pod", `pod "default/pod": ResourceClaim not created yet`)
-	pod, _ := c.pods.Get(keyOf("pod"))
+	pod := c.until("pod", "in the cache", func(*corev1.Pod) bool { return true })
 	made := someClaim("made")
 	made.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod", UID: pod.UID, Controller: new(true)}}
 	c.devices(made)

@@ -19,7 +19,7 @@ func TestWasmBinding(t *testing.T) {
 	c.start(func(cfg *scheduler.Config) { cfg.Config, cfg.Registry, cfg.Timeouts = conf, patient(), patience })
 	c.pod("waits", "1")
 	c.event("waits", "Waiting", "prefilter waits, reserve n, permit")
-	waits, _ := c.pods.Get(keyOf("waits"))
+	waits := c.until("waits", "in the cache", func(*corev1.Pod) bool { return true })
 	c.pod("plain", "1")
 	c.event("plain", "Bound", "prefilter plain, reserve n, permit, prebind, node, nodes, bind, postbind")
 	killer := "k-" + string(waits.UID)
