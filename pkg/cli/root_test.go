@@ -336,7 +336,7 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 		{"version of a mistyped name", "", "version --name typo", 0, `Server Version: none, no daemon "typo" runs (start it with: minikctl up -d --name typo)`, ""},
 		{"help", "", "help get", 0, "Usage:", ""},
 		{"help of a verb", "", "get --help", 0, "\n  minikctl get pods -o wide\n", ""},
-		{"help of a verb of minikctl alone", "", "schedule --help", 0, "\n  kubectl get nodes,pods -A -o yaml > snapshot.yaml\n", ""},
+		{"help of a verb of minikctl alone", "", "schedule --help", 0, "\n  kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml > snapshot.yaml\n", ""},
 		{"completion", "", "completion bash", 0, "bash completion", ""},
 		{"completion of names", "", "__complete get pods x", 0, ":4", "ShellCompDirective"},
 		{"mistyped name", "", "why pod/x --name typo", 1, "", `error: there is no cluster "typo"; create it with: minikctl up -d --name typo`},

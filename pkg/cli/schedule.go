@@ -41,8 +41,8 @@ that runs, or Kubernetes' defaults if the cluster is that of files, or not one o
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
 first; a pod that evicts others is shown with them. Pods of a PodGroup are placed only if as many of them as it needs find a node; those of
-a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling, and otherwise one by one. Claims of pods, and those of StatefulSets' templates, get volumes as in a cluster. Resource claims
-are not simulated.
+a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling, and otherwise one by one. PersistentVolumeClaims, also those
+of StatefulSets' templates, get volumes as in a cluster. Resource claims are not simulated.
 
 With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained. Warnings name the
 pods that no controller replaces, and the PodDisruptionBudgets that would delay the drain.`,
