@@ -108,7 +108,7 @@ func (d *dynamicResources) newest(ctx context.Context, pod *corev1.Pod, c *podCl
 	if err != nil {
 		return nil, err
 	}
-	obj, err := api.Client().Get(because(ctx, pod), client.In(resourceClaims, objects.Key{Namespace: c.Namespace, Name: c.Name}), metav1.GetOptions{})
+	obj, err := api.Client().Get(withCause(ctx, pod), client.In(resourceClaims, objects.Key{Namespace: c.Namespace, Name: c.Name}), metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get updated claim %s/%s after conflict: %w", c.Namespace, c.Name, err)
 	}
@@ -171,8 +171,8 @@ func (d *dynamicResources) protect(ctx context.Context, pod *corev1.Pod, claim *
 	return claim.DeepCopy(), nil
 }
 
-// because returns a context whose writes have the pod as their cause.
-func because(ctx context.Context, pod *corev1.Pod) context.Context {
+// withCause returns a context whose writes have the pod as their cause.
+func withCause(ctx context.Context, pod *corev1.Pod) context.Context {
 	return trace.With(ctx, objects.RevisionOf(pod))
 }
 
@@ -196,7 +196,7 @@ func (d *dynamicResources) update(ctx context.Context, pod *corev1.Pod, claim *r
 		return nil, err
 	}
 	at := client.In(resourceClaims, objects.Key{Namespace: claim.Namespace, Name: claim.Name}).Sub(subresource)
-	obj, err := api.Client().Update(because(ctx, pod), at, claim, metav1.UpdateOptions{})
+	obj, err := api.Client().Update(withCause(ctx, pod), at, claim, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +209,6 @@ func (d *dynamicResources) patchStatus(ctx context.Context, pod *corev1.Pod, cla
 		return err
 	}
 	at := client.In(resourceClaims, objects.Key{Namespace: claim.Namespace, Name: claim.Name}).Sub("status")
-	_, err = api.Client().Patch(because(ctx, pod), at, patch, metav1.PatchOptions{})
+	_, err = api.Client().Patch(withCause(ctx, pod), at, patch, metav1.PatchOptions{})
 	return err
 }

@@ -240,7 +240,7 @@ func (d *dynamicResources) createExtended(ctx context.Context, pod *corev1.Pod, 
 	}
 	claim := c.extended.claim.DeepCopy()
 	claim.Name, claim.UID = "", ""
-	created, err := api.Client().Create(because(ctx, pod), client.Target{Resource: resourceClaims, Namespace: claim.Namespace}, claim, metav1.CreateOptions{})
+	created, err := api.Client().Create(withCause(ctx, pod), client.Target{Resource: resourceClaims, Namespace: claim.Namespace}, claim, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create claim for extended resources %s/: %w", pod.Namespace, err)
 	}
@@ -255,7 +255,7 @@ func (d *dynamicResources) nameExtended(ctx context.Context, pod *corev1.Pod, c 
 		return err
 	}
 	status := corev1.PodExtendedResourceClaimStatus{RequestMappings: c.extended.mappings, ResourceClaimName: c.Name}
-	if err := scheduler.PatchPodStatus(because(ctx, pod), api.Client(), pod, map[string]any{"extendedResourceClaimStatus": status}); err != nil {
+	if err := scheduler.PatchPodStatus(withCause(ctx, pod), api.Client(), pod, map[string]any{"extendedResourceClaimStatus": status}); err != nil {
 		return fmt.Errorf("update pod %s/%s ExtendedResourceClaimStatus: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
@@ -284,7 +284,7 @@ func (d *dynamicResources) deleteClaim(ctx context.Context, pod *corev1.Pod, cla
 		if _, err = d.update(ctx, pod, claim, ""); !apierrors.IsConflict(err) || attempt == maxConflicts {
 			break
 		}
-		obj, err := api.Client().Get(because(ctx, pod), at, metav1.GetOptions{})
+		obj, err := api.Client().Get(withCause(ctx, pod), at, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get resourceclaim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
@@ -293,6 +293,6 @@ func (d *dynamicResources) deleteClaim(ctx context.Context, pod *corev1.Pod, cla
 	if err != nil {
 		return fmt.Errorf("update resourceclaim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	_, err = api.Client().Delete(because(ctx, pod), at, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
+	_, err = api.Client().Delete(withCause(ctx, pod), at, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
 	return err
 }

@@ -35,7 +35,7 @@ func (d *dynamicResources) PreFilter(_ context.Context, state framework.CycleSta
 	}
 	s := &podDevices{claims: claims, extended: extended}
 	for i := range s.claims {
-		if status := d.look(state, pod, &s.claims[i]); status != nil {
+		if status := d.checkClaim(state, pod, &s.claims[i]); status != nil {
 			return nil, status
 		}
 	}
@@ -49,8 +49,8 @@ func (d *dynamicResources) PreFilter(_ context.Context, state framework.CycleSta
 
 func (*dynamicResources) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// look returns why a pod can't be scheduled with a claim on any node, nil if it may be on some.
-func (d *dynamicResources) look(state framework.CycleState, pod *corev1.Pod, c *podClaim) *framework.Status {
+// checkClaim returns why a pod can't be scheduled with a claim on any node, nil if it may be on some.
+func (d *dynamicResources) checkClaim(state framework.CycleState, pod *corev1.Pod, c *podClaim) *framework.Status {
 	if c.Status.Allocation != nil {
 		if !resourceclaim.CanBeReserved(c.ResourceClaim) && !resourceclaim.IsReservedForPod(pod, c.ResourceClaim, false) {
 			return unresolvable("resourceclaim in use")

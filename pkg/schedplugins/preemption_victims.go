@@ -46,8 +46,8 @@ func (t trial) fits(ctx context.Context) *framework.Status {
 	return t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node)
 }
 
-// selectVictims returns the fewest important pods whose eviction makes room for the pod on a node. It removes all pods of lower priority, and then
-// takes back as many as fit beside the pod: first those whose eviction violates a budget, and the more important before the others. A
+// selectVictims returns the pods whose eviction makes room for the pod on a node. It removes all pods of lower priority, and then
+// reprieves as many as fit beside the pod: first those whose eviction violates a budget, and the more important before the others. A
 // status that is not a success is the reason why the node is no candidate.
 func (p *defaultPreemption) selectVictims(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo, budgets []*policyv1.PodDisruptionBudget) (candidate, *framework.Status) {
 	t := trial{p.handle, state, pod, node}

@@ -81,7 +81,7 @@ func byRatio(path *field.Path, param *configv1.RequestedToCapacityRatioParam) (f
 			if u.requested <= u.allocatable {
 				used = u.requested * 100 / u.allocatable
 			}
-			if v := along(shape, used); v > 0 {
+			if v := interpolate(shape, used); v > 0 {
 				sum += v * u.weight
 				weights += u.weight
 			}
@@ -96,8 +96,8 @@ func byRatio(path *field.Path, param *configv1.RequestedToCapacityRatioParam) (f
 // point is one point of a shape.
 type point struct{ at, score int64 }
 
-// along returns the score at x on the line through the points; flat before the first and after the last.
-func along(shape []point, x int64) int64 {
+// interpolate returns the score at x on the line through the points; flat before the first and after the last.
+func interpolate(shape []point, x int64) int64 {
 	for i, p := range shape {
 		if x > p.at {
 			continue

@@ -14,10 +14,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
-// inbox holds the notes that the loop has not applied yet. Sending never blocks.
+// inbox holds the changes that the loop has not applied yet. Sending never blocks.
 type inbox struct {
 	mu       sync.Mutex
-	notes    []clusterChange
+	changes  []clusterChange
 	nonEmpty atomic.Bool
 	signal   chan struct{} // has a value while the inbox is not empty
 }
@@ -31,7 +31,7 @@ type clusterChange struct {
 
 func (b *inbox) send(n clusterChange) {
 	b.mu.Lock()
-	b.notes = append(b.notes, n)
+	b.changes = append(b.changes, n)
 	b.nonEmpty.Store(true)
 	b.mu.Unlock()
 	select {
@@ -40,37 +40,37 @@ func (b *inbox) send(n clusterChange) {
 	}
 }
 
-// take empties the inbox. Notes from lists are sorted by revision, so that runs on equal clusters are equal.
+// take empties the inbox. Changes from lists are sorted by revision, so that runs on equal clusters are equal.
 func (b *inbox) take() []clusterChange {
 	if !b.nonEmpty.Load() {
 		return nil
 	}
 	b.mu.Lock()
-	notes := b.notes
-	b.notes = nil
+	changes := b.changes
+	b.changes = nil
 	b.nonEmpty.Store(false)
 	b.mu.Unlock()
-	for from := 0; from < len(notes); {
+	for from := 0; from < len(changes); {
 		to := from
-		for to < len(notes) && notes[to].replay == notes[from].replay {
+		for to < len(changes) && changes[to].replay == changes[from].replay {
 			to++
 		}
-		if notes[from].replay {
-			slices.SortStableFunc(notes[from:to], func(a, b clusterChange) int { return int(int64(a.revision - b.revision)) })
+		if changes[from].replay {
+			slices.SortStableFunc(changes[from:to], func(a, b clusterChange) int { return int(int64(a.revision - b.revision)) })
 		}
 		from = to
 	}
-	return notes
+	return changes
 }
 
-// drainInbox applies all notes to the queue and the snapshot.
+// drainInbox applies all changes to the queue and the snapshot.
 func (s *Scheduler) drainInbox(ctx context.Context) {
 	for _, n := range s.inbox.take() {
 		n.do(ctx)
 	}
 }
 
-// post adds a note to the inbox.
+// post adds a change to the inbox.
 func (s *Scheduler) post(do func(ctx context.Context)) { s.inbox.send(clusterChange{do: do}) }
 
 // Release frees memory that only a busy scheduler needs. The next attempts evaluate all nodes.

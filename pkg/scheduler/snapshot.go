@@ -12,8 +12,8 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// snapshot is the scheduler's state of the cluster: nodes and their pods, including assumed pods. It belongs to the
-// scheduling loop, which changes it only between cycles, so that plugins can read it without a copy. It is a
+// snapshot is the scheduler's state of the cluster: nodes and their pods, including assumed pods. It is what kube-scheduler's Cache and its Snapshot
+// are together: it belongs to the scheduling loop, which changes it only between cycles, so that plugins can read it without a copy. It is a
 // framework.SharedLister.
 //
 // step counts changes. Each nodeInfo has the step of its last change, and the journal lists the latest changes of pods,
