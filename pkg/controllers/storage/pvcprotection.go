@@ -65,8 +65,11 @@ func claimsOf(pod *corev1.Pod) []string {
 
 func (r claimProtector) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
 	claim, ok := r.claims.Get(key)
-	if !ok || claim.DeletionTimestamp == nil || !slices.Contains(claim.Finalizers, claimProtection) || r.used(claim) {
+	if !ok || claim.DeletionTimestamp == nil || !slices.Contains(claim.Finalizers, claimProtection) {
 		return 0, nil
+	}
+	if used, err := r.used(ctx, claim); used || err != nil {
+		return 0, err
 	}
 	claim = claim.DeepCopy()
 	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == claimProtection })
@@ -74,10 +77,21 @@ func (r claimProtector) reconcile(ctx context.Context, key objects.Key) (time.Du
 	return 0, controller.IgnoreNotFound(err)
 }
 
-// used reports whether a pod that is bound to a node and not terminal uses a claim.
-func (r claimProtector) used(claim *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(r.pods.List(claim.Namespace, labels.Everything()), func(p *corev1.Pod) bool {
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		return p.Spec.NodeName != "" && !ended && slices.Contains(claimsOf(p), claim.Name)
-	})
+// used reports whether a pod uses a claim. The informer may lack a pod that was created before the claim was deleted, so that the API has the last
+// word, as in Kubernetes.
+func (r claimProtector) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	if slices.ContainsFunc(r.pods.List(claim.Namespace, labels.Everything()), func(p *corev1.Pod) bool { return uses(p, claim) }) {
+		return true, nil
+	}
+	list, err := r.client.List(ctx, client.Target{Resource: client.Pods, Namespace: claim.Namespace}, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(obj objects.Object) bool { return uses(obj.(*corev1.Pod), claim) }), nil
+}
+
+// uses reports whether a pod that is bound to a node and not terminal uses a claim.
+func uses(p *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return p.Spec.NodeName != "" && !ended && slices.Contains(claimsOf(p), claim.Name)
 }
