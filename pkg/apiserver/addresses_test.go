@@ -184,7 +184,8 @@ func TestRepairedAddresses(t *testing.T) {
 				ev.Note == "Cluster IP [IPv4]: "+a.Spec.ClusterIP+" is not allocated; repairing"
 		})
 	})
-	if _, err := c.NetworkingV1().IPAddresses().Get(ctx, a.Spec.ClusterIP, metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "the repaired address", func() bool {
+		_, err := c.NetworkingV1().IPAddresses().Get(ctx, a.Spec.ClusterIP, metav1.GetOptions{})
+		return err == nil
+	})
 }
