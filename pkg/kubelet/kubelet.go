@@ -80,6 +80,8 @@ type Kubelet struct {
 	woken chan struct{}          // signalled when the state of a simulated node has changed
 	awake atomic.Bool            // it has changed since Run has last looked at it
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
+
+	iterating atomic.Int64 // when the current iteration of the sync loop began, in Unix nanoseconds of the machine; 0: it waits
 }
 
 // New returns the kubelet of one node. It has no effect before Run.
@@ -174,8 +176,10 @@ func (k *Kubelet) syncLoop(ctx context.Context, work *clock.Work) error {
 	for {
 		turn, end := clock.TakeTurn(ctx, k.host.Clock, k.rank())
 		take()
+		k.iterating.Store(k.machineNow().UnixNano())
 		retry := k.observe(turn)
 		k.reportReady(turn)
+		k.iterating.Store(0)
 		end()
 		ended := false
 		work.Idle(pending, func() {
@@ -199,6 +203,17 @@ func (k *Kubelet) syncLoop(ctx context.Context, work *clock.Work) error {
 		}
 	}
 }
+
+// maxIteration is how long an iteration of the sync loop may take, as in Kubernetes.
+const maxIteration = 5 * time.Minute
+
+// stalled reports whether the sync loop's current iteration takes too long.
+func (k *Kubelet) stalled() bool {
+	began := k.iterating.Load()
+	return began != 0 && k.machineNow().Sub(time.Unix(0, began)) > maxIteration
+}
+
+func (k *Kubelet) machineNow() time.Time { return clock.Machine(k.host.Clock).Now() }
 
 // rank is that of the kubelet's own turns, beside those of its pods.
 func (k *Kubelet) rank() clock.Rank { return clock.Rank{Part: "kubelet", Key: k.Name} }

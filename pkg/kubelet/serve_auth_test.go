@@ -20,6 +20,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/health"
 )
 
 // verified returns a connection with the client certificate of a user.
@@ -107,6 +108,23 @@ func TestServerAccess(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.body)
 			}
 		})
+	}
+}
+
+// TestStalledSyncLoop: the kubelet is unhealthy while an iteration of its sync loop takes too long.
+func TestStalledSyncLoop(t *testing.T) {
+	r := newRig(t)
+	k := &Kubelet{host: r.host} // which does not run
+	for _, c := range []struct {
+		since time.Duration
+		code  int
+	}{{maxIteration - time.Minute, http.StatusOK}, {maxIteration + time.Minute, http.StatusInternalServerError}} {
+		k.iterating.Store(time.Now().Add(-c.since).UnixNano())
+		w := httptest.NewRecorder()
+		health.NewServer().Serve(w, httptest.NewRequest("GET", "/healthz", nil), checksOf([]*Kubelet{k}))
+		if w.Code != c.code {
+			t.Errorf("after %s: %d %s", c.since, w.Code, w.Body)
+		}
 	}
 }
 

@@ -66,8 +66,15 @@ func (s *Server) Run(ctx context.Context) error {
 // debugPaths are those that /statusz names.
 var debugPaths = [...]string{"/checkpoint", "/flagz", "/healthz", "/metrics", "/pods", "/stats", "/statusz"}
 
-// checks are those of a kubelet's health. One that responds is healthy: its pods have workers of their own.
-var checks = [...]health.Check{health.Ping, {Name: "log", Run: health.Ping.Run}, {Name: "syncloop", Run: health.Ping.Run}}
+// checksOf returns the checks of the health of kubelets.
+func checksOf(nodes []*Kubelet) []health.Check {
+	return []health.Check{health.Ping, {Name: "log", Run: health.Ping.Run}, {Name: "syncloop", Run: func(context.Context) error {
+		if slices.ContainsFunc(nodes, (*Kubelet).stalled) {
+			return errors.New("sync Loop took longer than expected")
+		}
+		return nil
+	}}}
+}
 
 // Handler serves the paths of the kubelet's API.
 func (s *Server) Handler() http.Handler {
@@ -77,7 +84,7 @@ func (s *Server) Handler() http.Handler {
 	serve("/", proxy, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { http.NotFound(w, r) })
 	healths := health.NewServer()
 	for _, path := range []string{"/healthz", "/healthz/"} {
-		serve("GET "+path, subresources{"healthz", "proxy"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { healths.Serve(w, r, checks[:]) })
+		serve("GET "+path, subresources{"healthz", "proxy"}, func(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) { healths.Serve(w, r, checksOf(nodes)) })
 	}
 	serve("GET /metrics/slis", subresources{"metrics"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { healths.Metrics(w, r) })
 	serve("/statusz", subresources{"statusz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Statusz(w, r) })
