@@ -37,20 +37,20 @@ func New(name string, machine clock.Clock, flags map[string]string, paths []stri
 // status is the object Statusz, of either version.
 type status struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"` //nolint:modernize // as on the wire
-	StartTime         metav1.Time                 `json:"startTime"`
-	UptimeSeconds     int64                       `json:"uptimeSeconds"`
-	GoVersion         string                      `json:"goVersion"`
-	BinaryVersion     string                      `json:"binaryVersion"`
-	EmulationVersion  string                      `json:"emulationVersion,omitempty"`
-	Paths             []string                    `json:"paths"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	StartTime         metav1.Time `json:"startTime"`
+	UptimeSeconds     int64       `json:"uptimeSeconds"`
+	GoVersion         string      `json:"goVersion"`
+	BinaryVersion     string      `json:"binaryVersion"`
+	EmulationVersion  string      `json:"emulationVersion,omitempty"`
+	Paths             []string    `json:"paths"`
 }
 
 // flags is the object Flagz, of either version.
 type flags struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"` //nolint:modernize // as on the wire
-	Flags             map[string]string           `json:"flags,omitempty"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Flags             map[string]string `json:"flags,omitempty"`
 }
 
 const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only."

@@ -16,7 +16,8 @@ import (
 // dialTime bounds the connection to an endpoint. Endpoints are on this machine: they accept or refuse at once.
 const dialTime = 5 * time.Second
 
-// noKeepAlive is for endpoints: the kernel of this machine tells of their end.
+// noKeepAlive disables TCP keep-alive on connections to endpoints. Endpoints run on this machine, whose kernel closes their connections when
+// they end.
 const noKeepAlive = -1
 
 // tcpServer passes the connections to a TCP frontend on to its endpoints.

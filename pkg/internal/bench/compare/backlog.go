@@ -175,7 +175,7 @@ func (p pending) comeLater(ctx context.Context, s side, client kubernetes.Interf
 				failed <- err
 				return
 			}
-			time.Sleep(pause) // a load of single pods, not another backlog
+			time.Sleep(pause) // the measured load: pods that arrive one by one, at a fixed rate
 		}
 		failed <- nil
 	}()
