@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 )
 
-// kubectls finds the installed kubectl, and those of other releases in the same folder: kubectl.1.27.
+// kubectls finds the installed kubectl, and those of other releases in the same directory: kubectl.1.27.
 func kubectls() []string {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {

@@ -62,15 +62,15 @@ type Config struct {
 
 	Listen    string   // HOST:PORT for HTTPS; port 0 picks one; "" listens on no port
 	Hosts     []string // more names and addresses for the serving certificate
-	Socket    string   // path of a Unix socket for the local command line; "" for none. Its folder is made private
+	Socket    string   // path of a Unix socket for the local command line; "" for none. Its directory is made private
 	TokenFile string   // of static tokens: a line of token,user,uid,"group1,group2" for each; "" for none
 
 	Audit AuditConfig // zero: there is no audit log
 
 	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
-	// FolderClass adds the default StorageClass "standard", whose provisioner makes folders.
-	FolderClass bool
+	// DirClass adds the default StorageClass "standard", whose provisioner makes directories.
+	DirClass bool
 	// IngressClass adds the default IngressClass "minikctl", whose controller is this program's.
 	IngressClass bool
 	// Stages adds the CustomResourceDefinition of kwok's Stages, which simulated nodes act on.
@@ -171,7 +171,7 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
-		FolderClass: cfg.FolderClass, IngressClass: cfg.IngressClass, Stages: cfg.Stages, Features: cfg.Features,
+		DirClass: cfg.DirClass, IngressClass: cfg.IngressClass, Stages: cfg.Stages, Features: cfg.Features,
 		Port: func() int32 { return s.listeners.Port() }, Host: func() string { return s.listeners.Host() }, Versions: s.rows.Versions,
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestSocketAuthenticatesItsOwner(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sock") // the path of the test's own folder may be too long for a socket
+	dir, err := os.MkdirTemp("", "sock") // the path of the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestSocketAuthenticatesItsOwner(t *testing.T) {
 	path := filepath.Join(dir, "d", "api.sock")
 	e := apiservertest.New(t, func(c *apiserver.Config) { c.Socket = path })
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the socket's folder: %v, %v", info.Mode(), err)
+		t.Errorf("the socket's directory: %v, %v", info.Mode(), err)
 	}
 	hc := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -14,7 +14,7 @@ import (
 // so that a mistyped name creates nothing.
 const DefaultName = "minikctl"
 
-// LockFile is the file in a cluster's data folder that its daemon locks. A folder without it is no cluster's.
+// LockFile is the file in a cluster's data directory that its daemon locks. A directory without it is no cluster's.
 const LockFile = "daemon.lock"
 
 // verbs are the verbs that start a daemon. The others start and stop it themselves, or work without a cluster.
@@ -30,7 +30,7 @@ var verbs = []string{
 func NeedsCluster(verb string) bool { return slices.Contains(verbs, verb) }
 
 // Check returns nil if a command may start the daemon of the cluster called name, and otherwise an error with the
-// reason and what to do. home is the folder of all clusters.
+// reason and what to do. home is the directory of all clusters.
 func Check(home, name string) error {
 	up := Up(name)
 	if os.Getenv("MINIKCTL_AUTOSTART") == "false" {

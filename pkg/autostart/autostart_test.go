@@ -42,8 +42,8 @@ func TestCheck(t *testing.T) {
 	check("typo", `there is no cluster "typo"; create it with: minikctl up -d --name typo`)
 	write(filepath.Join(home, "two", LockFile), "")
 	check("two", "")
-	write(filepath.Join(home, "folder", "x"), "")
-	check("folder", `there is no cluster "folder"`)
+	write(filepath.Join(home, "directory", "x"), "")
+	check("directory", `there is no cluster "directory"`)
 	if err := RecordFailedUp(home, DefaultName, errors.New("no such part")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ var Elsewhere = []string{"kubeconfig", "context", "cluster", "user", "server"}
 // Name returns the daemon that commands without --name mean.
 func Name() string { return cmp.Or(os.Getenv("MINIKCTL_NAME"), DefaultName) }
 
-// Home returns the folder of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home folder.
+// Home returns the directory of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home directory.
 func Home() string {
 	if home := os.Getenv("MINIKCTL_HOME"); home != "" {
 		return home

@@ -14,25 +14,25 @@ import (
 // The record of a failed up is a file with the error. As long as it exists, no command starts the cluster, which would start
 // with other settings than the ones that the user requested. An up that succeeds and down --purge remove it.
 //
-// The record of a cluster that exists is in its data folder. A first up that fails leaves no such folder: its record is in
-// UserFolder, and lasts until the machine boots or newestFailedUps later ones are there. UserFolder depends on the environment, and may be
-// another one in the user's other sessions. The functions below therefore look in all folders that it can be.
+// The record of a cluster that exists is in its data directory. A first up that fails leaves no such directory: its record is in
+// UserDir, and lasts until the machine boots or newestFailedUps later ones are there. UserDir depends on the environment, and may be
+// another one in the user's other sessions. The functions below therefore look in all directories that it can be.
 
-// FailedUpFile is the file in a cluster's data folder that records a failed up.
+// FailedUpFile is the file in a cluster's data directory that records a failed up.
 const FailedUpFile = "failed-up"
 
 const failedUpPrefix = "failed-up-"
 
-// newestFailedUps is the number of records that a folder keeps. Without a limit they pile up: the record of a cluster whose home is gone,
+// newestFailedUps is the number of records that a directory keeps. Without a limit they pile up: the record of a cluster whose home is gone,
 // as in tests, is removed by nothing else.
 const newestFailedUps = 20
 
-// FailedUp returns the error of the last up of the cluster called name, if that failed. home is the folder of all clusters.
+// FailedUp returns the error of the last up of the cluster called name, if that failed. home is the directory of all clusters.
 func FailedUp(home, name string) (why string, failed bool) {
 	if clusterExists(home, name) {
 		return readFailedUp(failedUpOfCluster(home, name)) // a record elsewhere is older than the cluster
 	}
-	for _, dir := range userFolders() {
+	for _, dir := range userDirs() {
 		if why, failed = readFailedUp(failedUpIn(dir, home, name)); failed {
 			return why, true
 		}
@@ -40,7 +40,7 @@ func FailedUp(home, name string) (why string, failed bool) {
 	return "", false
 }
 
-// readFailedUp returns the text of a record. A file of another user is none: any user can create a folder in the folder for
+// readFailedUp returns the text of a record. A file of another user is none: any user can create a directory in the directory for
 // temporary files.
 func readFailedUp(path string) (why string, ok bool) {
 	info, err := os.Lstat(path)
@@ -59,8 +59,8 @@ func RecordFailedUp(home, name string, failure error) error {
 		_ = os.Remove(path) // a file of root cannot be overwritten: sudo -E writes into the user's home
 		return os.WriteFile(path, text, 0o600)
 	}
-	dir := UserFolder()
-	const attempts = 1000 // another process may remove the folder while it is empty
+	dir := UserDir()
+	const attempts = 1000 // another process may remove the directory while it is empty
 	var err error
 	for range attempts {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
@@ -95,7 +95,7 @@ func dropOldFailedUps(dir string) {
 // RemoveFailedUp removes the record of RecordFailedUp. A file that FailedUp would ignore counts as none. Idempotent.
 func RemoveFailedUp(home, name string) error {
 	err := removeFailedUp(failedUpOfCluster(home, name))
-	for _, dir := range userFolders() {
+	for _, dir := range userDirs() {
 		path := failedUpIn(dir, home, name)
 		if _, found := readFailedUp(path); found {
 			err = errors.Join(err, removeFailedUp(path))
@@ -122,10 +122,10 @@ func failedUpIn(dir, home, name string) string {
 	return fmt.Sprintf("%s/%s%016x-%s", dir, failedUpPrefix, hash.Sum64(), name)
 }
 
-// userFolders returns the folders that UserFolder returns in the sessions of this user, first the one of this session.
-func userFolders() []string {
-	all := []string{UserFolder()}
-	for _, dir := range []string{"/run/user/" + strconv.Itoa(os.Getuid()) + "/minikctl", userFolderIn(os.TempDir()), userFolderIn("/tmp")} {
+// userDirs returns the directories that UserDir returns in the sessions of this user, first the one of this session.
+func userDirs() []string {
+	all := []string{UserDir()}
+	for _, dir := range []string{"/run/user/" + strconv.Itoa(os.Getuid()) + "/minikctl", userDirIn(os.TempDir()), userDirIn("/tmp")} {
 		if !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}

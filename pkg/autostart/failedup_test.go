@@ -93,7 +93,7 @@ func withCluster(t *testing.T, home string) string {
 	return home
 }
 
-// ofOtherUser returns a folder of another user.
+// ofOtherUser returns a directory of another user.
 func ofOtherUser(t *testing.T) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -101,38 +101,38 @@ func ofOtherUser(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	if err := os.Chown(dir, 1, 1); err != nil {
-		t.Skipf("root may not give a folder to another user: %v", err)
+		t.Skipf("root may not give a directory to another user: %v", err)
 	}
 	return dir
 }
 
-// TestFailedUpBesideFilesOfOthers checks the record of a failed up where other users have created the folders for it.
+// TestFailedUpBesideFilesOfOthers checks the record of a failed up where other users have created the directories for it.
 func TestFailedUpBesideFilesOfOthers(t *testing.T) {
-	t.Run("runtime folder", func(t *testing.T) {
+	t.Run("runtime directory", func(t *testing.T) {
 		home, temp := filepath.Join(t.TempDir(), "home"), t.TempDir()
 		session(t, ofOtherUser(t), temp)
-		if got, want := UserFolder(), userFolderIn(temp); got != want {
+		if got, want := UserDir(), userDirIn(temp); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		record(t, home)
 		remove(t, home)
 	})
-	t.Run("folder in the runtime folder", func(t *testing.T) {
+	t.Run("directory in the runtime directory", func(t *testing.T) {
 		runtimeDir, temp := t.TempDir(), t.TempDir()
 		session(t, runtimeDir, temp)
-		if got, want := UserFolder(), filepath.Join(runtimeDir, "minikctl"); got != want {
+		if got, want := UserDir(), filepath.Join(runtimeDir, "minikctl"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if err := os.Symlink(ofOtherUser(t), filepath.Join(runtimeDir, "minikctl")); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := UserFolder(), userFolderIn(temp); got != want {
+		if got, want := UserDir(), userDirIn(temp); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 	for name, create := range map[string]func(path string) error{
-		"file in place of the folder": func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"folder without access":       func(path string) error { return os.Mkdir(path, 0) },
+		"file in place of the directory": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"directory without access":       func(path string) error { return os.Mkdir(path, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, temp := filepath.Join(t.TempDir(), "home"), t.TempDir()
@@ -151,7 +151,7 @@ func TestFailedUpsAreBounded(t *testing.T) {
 	homes := t.TempDir()
 	home := func(i int) string { return filepath.Join(homes, strconv.Itoa(i)) }
 	record(t, home(0))
-	other := filepath.Join(UserFolder(), "lock")
+	other := filepath.Join(UserDir(), "lock")
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestFailedUpsAreBounded(t *testing.T) {
 		record(t, home(i))
 		age := time.Duration(records-i) * time.Minute
 		old := time.Now().Add(-age) //nolint:forbidigo // the times of files
-		for _, path := range []string{failedUpIn(UserFolder(), home(i), "dev"), other} {
+		for _, path := range []string{failedUpIn(UserDir(), home(i), "dev"), other} {
 			if err := os.Chtimes(path, old, old); err != nil {
 				t.Fatal(err)
 			}

@@ -34,13 +34,13 @@ func newApplyVerb(env *Env) *applyVerb {
 	a.cmd = &cobra.Command{
 		Use:   "apply (-f FILENAME | -k DIRECTORY)",
 		Short: "Apply manifests: create missing objects and change those that differ",
-		Long: `Apply manifests from files, folders, URLs or standard input, in JSON or YAML. Missing objects are created. Objects
+		Long: `Apply manifests from files, directories, URLs or standard input, in JSON or YAML. Missing objects are created. Objects
 that differ are changed by a three-way merge of what was applied last, the manifest, and what the cluster has. Objects that
 others depend on (namespaces, service accounts, config) are applied first.`,
 		Example: `  # Apply a deployment and see its pods come up
   minikctl apply -f deployment.yml --wait
 
-  # A folder with its sub-folders, and standard input
+  # A directory with its sub-directories, and standard input
   minikctl apply -R -f ./manifests
   cat pod.json | minikctl apply -f -
 

@@ -22,7 +22,7 @@ func newClock(env *Env) *cobra.Command {
 		Use:   "clock",
 		Short: "Show and advance the clock of a cluster",
 		Long: `Show and advance the clock of a cluster. A cluster that was started with "minikctl up --clock=manual" has a clock that stands
-still until it is advanced: timestamps, expiry, Leases, the requeues and back-offs of controllers, scheduler and kubelets, and
+still until it is advanced: timestamps, expiry, Leases, the requeues and backoffs of controllers, scheduler and kubelets, and
 simulated pods follow it. Processes keep the time of the machine.`,
 		Args: cobra.NoArgs,
 		RunE: help,

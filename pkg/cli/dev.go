@@ -40,14 +40,14 @@ func newDev(env *Env) *cobra.Command {
 		Use:   "dev (-f FILENAME | -k DIRECTORY) -- BUILD [ARGS...]",
 		Short: "Build a program, run it by its manifests, and do so again at every save",
 		Long: `Build a program, apply the manifests that run it, and wait until their objects are ready. Whenever a source file changes, build again
-and restart the pods whose program or folder differs; all others stay. A failed build leaves the pods as they are.
+and restart the pods whose program or directory differs; all others stay. A failed build leaves the pods as they are.
 
 A pod runs the program of this machine if --image or the cluster's config maps its image to it, or if its command is an absolute path. Ctrl-C
 ends the loop; the pods stay. The program's output is in minikctl logs.`,
 		Example: `  # Build ./cmd/cart into bin/cart, which replaces the image shop/cart
   minikctl dev -f cart.yaml --image shop/cart=bin/cart -- go build -o bin/cart ./cmd/cart
 
-  # Serve a folder in place of the image site, and build it at every save in src
+  # Serve a directory in place of the image site, and build it at every save in src
   minikctl dev -f site.yaml --image site=public --watch src -- npm run build`,
 		Args: cobra.ArbitraryArgs,
 	}
@@ -55,9 +55,9 @@ ends the loop; the pods stay. The program's output is in minikctl logs.`,
 	flags.StringSliceVarP(&files.Filenames, "filename", "f", nil, "The files that contain the manifests to apply; they are watched, too.")
 	flags.StringVarP(&files.Kustomize, "kustomize", "k", "", "Process a kustomization directory.")
 	flags.BoolVarP(&files.Recursive, "recursive", "R", false, "Process the directory used in -f, --filename recursively.")
-	flags.StringToStringVar(&d.images, "image", nil, "NAME=PATH: run this program, or serve this folder, in place of an image. Can be given several times.")
-	flags.StringSliceVar(&d.watch, "watch", nil, "The folders and files with the sources (default the current folder). Hidden files and node_modules are left out.")
-	flags.StringSliceVar(&d.ignore, "ignore", nil, "Patterns of names of files and folders that are no sources, for example '*.log'.")
+	flags.StringToStringVar(&d.images, "image", nil, "NAME=PATH: run this program, or serve this directory, in place of an image. Can be given several times.")
+	flags.StringSliceVar(&d.watch, "watch", nil, "The directories and files with the sources (default the current directory). Hidden files and node_modules are left out.")
+	flags.StringSliceVar(&d.ignore, "ignore", nil, "Patterns of names of files and directories that are no sources, for example '*.log'.")
 	flags.DurationVar(&d.timeout, "timeout", 0, "How long to wait for the pods after each build; 0 means without limit.")
 	cmd.RunE = func(cmd *cobra.Command, build []string) error { return d.run(cmd, files, build) }
 	return cmd
@@ -151,7 +151,7 @@ func (d *devVerb) render(infos []*resource.Info) error {
 	case len(d.renderer.Unused()) > 0:
 		return fmt.Errorf("--image: no manifest has the image %s", strings.Join(d.renderer.Unused(), ", "))
 	case len(d.renderer.Files()) == 0:
-		return errors.New("no pod of the manifests runs a program or a folder of this machine: say which one replaces an image with --image NAME=PATH")
+		return errors.New("no pod of the manifests runs a program or a directory of this machine: say which one replaces an image with --image NAME=PATH")
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func newRun(env *Env) *cobra.Command {
 	return cmd
 }
 
-// newKubectlRun returns kubectl's run, which accepts also the folders of this machine as images.
+// newKubectlRun returns kubectl's run, which accepts also the directories of this machine as images.
 func newKubectlRun(env *Env, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := kubectl.NewCmdRun(env.Factory, streams)
 	image := cmd.Flags().Lookup("image")
@@ -60,23 +60,23 @@ func newKubectlRun(env *Env, streams genericiooptions.IOStreams) *cobra.Command 
 }
 
 // imageValue is the value of run's flag --image. kubectl's run checks its own variable for a valid image reference, which the name of
-// a folder is not, and makes the pod from the flag's value. The variable of a folder is therefore another, valid name.
+// a directory is not, and makes the pod from the flag's value. The variable of a directory is therefore another, valid name.
 type imageValue struct {
 	pflag.Value
-	folder string // the flag's value if it names a folder
+	directory string // the flag's value if it names a directory
 }
 
 func (v *imageValue) Set(image string) error {
-	v.folder = ""
-	if strings.HasPrefix(image, images.FolderPrefix+"/") {
-		v.folder, image = image, "folder"
+	v.directory = ""
+	if strings.HasPrefix(image, images.DirPrefix+"/") {
+		v.directory, image = image, "directory"
 	}
 	return v.Value.Set(image)
 }
 
 func (v *imageValue) String() string {
-	if v.folder != "" {
-		return v.folder
+	if v.directory != "" {
+		return v.directory
 	}
 	return v.Value.String()
 }

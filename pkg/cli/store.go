@@ -67,7 +67,7 @@ func newStoreBackup(env *Env, paths func() (daemon.Paths, error)) *cobra.Command
 	cmd := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Write all objects to a file, also while the cluster runs",
-		Long: `Write all objects of one instant to a file, also while the cluster runs. Without FILE it is a new file in the folder
+		Long: `Write all objects of one instant to a file, also while the cluster runs. Without FILE it is a new file in the directory
 "backups" of the cluster's data. The file holds the cluster's Secrets. A file that exists is only overwritten with --force.`,
 		Args: arguments("", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -91,8 +91,8 @@ func newStoreRestore(env *Env, paths func() (daemon.Paths, error)) *cobra.Comman
 	return &cobra.Command{
 		Use:   "restore [FILE]",
 		Short: "Replace the store of a cluster that does not run by a backup",
-		Long: `Replace the store by a backup, by default the newest in the folder "backups" of the cluster's data. The store that was
-there is kept in a folder beside it. Clients list all objects again, since the revisions before the restore are gone.`,
+		Long: `Replace the store by a backup, by default the newest in the directory "backups" of the cluster's data. The store that was
+there is kept in a directory beside it. Clients list all objects again, since the revisions before the restore are gone.`,
 		Args: arguments("", 0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := paths()

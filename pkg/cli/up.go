@@ -199,7 +199,7 @@ func warnAccess(env *Env, cfg *daemon.Config) {
 }
 
 // upArgs returns the flags of up for the daemon, without those of the command itself and without --name, which Spawn adds. Relative paths stay:
-// the daemon starts in the same folder.
+// the daemon starts in the same directory.
 func upArgs(cmd *cobra.Command) []string {
 	var args []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -2,7 +2,7 @@
 // fake clock, and a seed repeats a run. No other package calls time.Now, makes a timer or draws random numbers.
 //
 // There are two times. Cluster time is what objects and their users see: timestamps of creation and deletion, conditions, the expiry of
-// tokens and Events, Leases, the requeues and back-offs of controllers, scheduler and kubelets, and simulated pods. Machine time is what
+// tokens and Events, Leases, the requeues and backoffs of controllers, scheduler and kubelets, and simulated pods. Machine time is what
 // connections, files and processes follow: deadlines and stalls of requests, queueing for seats, the end and bookmarks of watches, retries
 // of connections, pauses that batch writes, the durations of stages in traces, the release of memory, compaction, the containers of the
 // process runtime with their probes, hooks and logs, and the validity of TLS certificates.

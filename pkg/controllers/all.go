@@ -75,7 +75,7 @@ var All = []controller.Controller{
 	{Name: "resourceclaim-controller", Alias: "resource-claim-controller", Account: "resource-claim-controller", Component: "resource-claim-controller", EventSource: "resource_claim", New: resource.ResourceClaim},
 	{Name: "resourceclaim-controller", Alias: "resource-claim-controller", Account: "resource-claim-controller", Component: "resource-claim-controller", EventSource: "resource_claim", New: resource.PodResourceClaim},
 	{Name: "persistentvolume-binder-controller", Alias: "persistentvolume-binder", Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
-	{Name: "minikctl.dev/folder", Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
+	{Name: "minikctl.dev/folder", Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.DirProvisioner},
 	{Name: "ephemeral-volume-controller", Alias: "ephemeral-volume", Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
 	{Name: "persistentvolume-expander-controller", Alias: "persistentvolume-expander", Account: "expand-controller", Component: "volume_expand", New: storage.VolumeExpand},
 	{Name: "volumeattributesclass-protection-controller", Account: "volumeattributesclass-protection-controller", Component: "volumeattributesclass-protection-controller", New: storage.VACProtection},
@@ -101,7 +101,7 @@ type Config struct {
 	Caches *client.Caches // shared by all controllers; the caller runs them
 	Clock  clock.Clock
 	Source *clock.Source
-	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
+	// Volumes is the directory of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
 	// or deleted.
 	Volumes string
 	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace

@@ -89,7 +89,7 @@ func (b backups) prune() error {
 	return nil
 }
 
-// backupsIn returns the backups in a folder, newest first, without files that the user has named.
+// backupsIn returns the backups in a directory, newest first, without files that the user has named.
 func backupsIn(dir string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*.backup"))
 	all = slices.DeleteFunc(all, func(path string) bool { return madeAt(path).IsZero() })

@@ -50,7 +50,7 @@ func TestBackupsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnfinishedBackups makes a backup in a folder where processes that were killed, and one that runs, have left unfinished ones.
+// TestUnfinishedBackups makes a backup in a directory where processes that were killed, and one that runs, have left unfinished ones.
 func TestUnfinishedBackups(t *testing.T) {
 	s := memory.New()
 	defer s.Close()

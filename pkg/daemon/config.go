@@ -21,7 +21,7 @@ import (
 
 // Config holds the settings of a cluster. They come from a YAML file, MINIKCTL_* variables and flags; a variable overrides
 // the file, and a flag overrides both. Only settings with a single value have a variable and a flag. Relative paths in the
-// file start at the file's folder.
+// file start at the file's directory.
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
 // has run before uses its own settings of the last start: its store, backups, controllers, nodes, kubelet, images, hostCommands, seed, clock, schedulerConfig and
@@ -112,7 +112,7 @@ type Config struct {
 	Nodes []NodeConfig `json:"nodes,omitzero"`
 	// Kubelet are the settings of the kubelets.
 	Kubelet KubeletConfig `json:"kubelet,omitzero"`
-	// Images maps the name of an image to what runs instead: a built-in image (minikctl.dev/web), a folder, or a program.
+	// Images maps the name of an image to what runs instead: a built-in image (minikctl.dev/web), a directory, or a program.
 	Images map[string]ImageConfig `json:"images,omitempty"`
 	// HostCommands allows containers with an unknown image and a command: the command runs as a program of this machine.
 	// Default true.
@@ -139,7 +139,7 @@ type Config struct {
 	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
 }
 
-// BackupConfig configures backups of the store, in the folder "backups" of the cluster's data. "minikctl store restore" takes the
+// BackupConfig configures backups of the store, in the directory "backups" of the cluster's data. "minikctl store restore" takes the
 // newest. A backup holds the cluster's Secrets. The newest one is kept whatever the limits are.
 type BackupConfig struct {
 	// Every is the interval, for example 1h. Default 0: no backups.
@@ -178,7 +178,7 @@ var Parts = []string{"apiserver", "controllers", "scheduler", "kubelet"}
 // Runs reports whether the daemon runs the component.
 func (c *Config) Runs(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
-// resolve makes relative paths absolute: a daemon in the background may start in any folder, and a later start in another one.
+// resolve makes relative paths absolute: a daemon in the background may start in any directory, and a later start in another one.
 func (c *Config) resolve(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

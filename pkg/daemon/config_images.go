@@ -11,12 +11,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/images"
 )
 
-// ImageConfig is what runs in place of an image. Its short forms are a string (a built-in image, or a folder with or without dir: in front of
+// ImageConfig is what runs in place of an image. Its short forms are a string (a built-in image, or a directory with or without dir: in front of
 // it) and a list of strings (the entrypoint). One of image, dir and entrypoint is needed; an entrypoint can have a dir, too.
 type ImageConfig struct {
 	// Image is a built-in image, for example minikctl.dev/web.
 	Image string `json:"image,omitempty"`
-	// Dir is a folder with the image's files. Without an entrypoint minikctl.dev/web serves them.
+	// Dir is a directory with the image's files. Without an entrypoint minikctl.dev/web serves them.
 	Dir string `json:"dir,omitempty"`
 	// Entrypoint is the program and its first arguments. A pod's command replaces it. The program is a path or a name in the PATH.
 	Entrypoint []string `json:"entrypoint,omitempty"`
@@ -24,7 +24,7 @@ type ImageConfig struct {
 	Args []string `json:"args,omitempty"`
 	// Env are environment variables. A pod's own are stronger.
 	Env map[string]string `json:"env,omitempty"`
-	// WorkingDir is the folder in which the program starts. A pod's workingDir replaces it.
+	// WorkingDir is the directory in which the program starts. A pod's workingDir replaces it.
 	WorkingDir string `json:"workingDir,omitempty"`
 	// User is the user of the program, as USER, USER:GROUP, UID or UID:GID of this machine. A pod's runAsUser and runAsGroup replace it. Only
 	// root's daemon can change the user. Default: the daemon's.
@@ -51,7 +51,7 @@ func (i *ImageConfig) UnmarshalJSON(b []byte) error {
 		if strings.HasPrefix(ref, images.Prefix) {
 			i.Image = ref
 		} else {
-			i.Dir = strings.TrimPrefix(ref, images.FolderPrefix)
+			i.Dir = strings.TrimPrefix(ref, images.DirPrefix)
 		}
 	}
 	if err != nil || i.Image == "" && i.Dir == "" && len(i.Entrypoint) == 0 {
@@ -60,8 +60,8 @@ func (i *ImageConfig) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// resolveImages makes relative paths of images absolute. A program without a slash is looked up in the PATH, and one of an image with a folder
-// is relative to the folder in which it starts.
+// resolveImages makes relative paths of images absolute. A program without a slash is looked up in the PATH, and one of an image with a directory
+// is relative to the directory in which it starts.
 func (c *Config) resolveImages(absolute func(path string) string) {
 	for name, i := range c.Images {
 		if i.Dir != "" {
@@ -81,7 +81,7 @@ func (c *Config) resolveImages(absolute func(path string) string) {
 func (c *Config) imageConfig() images.Config {
 	out := images.Config{Map: map[string]images.Source{}, NoHostCommands: c.HostCommands != nil && !*c.HostCommands}
 	for name, i := range c.Images {
-		s := images.Source{Image: i.Image, Folder: i.Dir, Entrypoint: i.Entrypoint, Args: i.Args, Dir: i.WorkingDir, User: i.User}
+		s := images.Source{Image: i.Image, Root: i.Dir, Entrypoint: i.Entrypoint, Args: i.Args, Dir: i.WorkingDir, User: i.User}
 		for _, key := range slices.Sorted(maps.Keys(i.Env)) {
 			s.Env = append(s.Env, key+"="+i.Env[key])
 		}

@@ -14,7 +14,7 @@ import (
 
 // KubeletConfig holds the settings of the kubelets. Their names are those of a KubeletConfiguration.
 type KubeletConfig struct {
-	// StaticPodPath is a file with a static pod, or a folder with such files. Each node of the runtime process runs these pods on its own, and the
+	// StaticPodPath is a file with a static pod, or a directory with such files. Each node of the runtime process runs these pods on its own, and the
 	// API shows their mirrors, called NAME-NODE. The files may change at any time. Default: none.
 	StaticPodPath string `json:"staticPodPath,omitempty"`
 	// ShutdownGracePeriod is how long the pods of the nodes may take to end when "minikctl down" shuts the nodes down, for example 30s.

@@ -45,7 +45,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.String("scheduler-listen", "", "HOST:PORT that the scheduler serves its health, metrics, configuration and profiles on (default none)")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
-	flags.String("pod-manifest-path", "", "file or folder with static pods, which the process nodes run on their own")
+	flags.String("pod-manifest-path", "", "file or directory with static pods, which the process nodes run on their own")
 	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
 	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: no audit log)")
 	flags.String("audit-log-path", "", "file of the audit log; - is standard output")

@@ -248,7 +248,7 @@ func TestLoadImages(t *testing.T) {
 	cfg, err := load(t, `
 images:
   web: minikctl.dev/web
-  folder: ./here
+  directory: ./here
   dir: dir:here
   abs: /there
   cmd: [sleep, "1"]
@@ -261,10 +261,10 @@ schedulerConfig: ./s.yaml`)
 	}
 	in := func(name string) string { return filepath.Join(Home(), name) }
 	want := images.Config{NoHostCommands: true, Map: map[string]images.Source{
-		"web": {Image: "minikctl.dev/web"}, "folder": {Folder: in("here")}, "dir": {Folder: in("here")}, "abs": {Folder: "/there"},
+		"web": {Image: "minikctl.dev/web"}, "directory": {Root: in("here")}, "dir": {Root: in("here")}, "abs": {Root: "/there"},
 		"cmd": {Entrypoint: []string{"sleep", "1"}}, "own": {Entrypoint: []string{in("bin/app")}},
 		"app": {
-			Folder: in("site"), Entrypoint: []string{"bin/app", "-v"}, Args: []string{"--fast"}, Env: []string{"A=1", "B=2"}, Dir: in("data"), User: "12:34",
+			Root: in("site"), Entrypoint: []string{"bin/app", "-v"}, Args: []string{"--fast"}, Env: []string{"A=1", "B=2"}, Dir: in("data"), User: "12:34",
 		},
 	}}
 	if got := cfg.imageConfig(); !reflect.DeepEqual(got, want) {
@@ -402,7 +402,7 @@ func TestLoadSchedulerListen(t *testing.T) {
 	}
 }
 
-// TestLoadRelativePaths: the paths of flags and variables are those of the folder in which up runs, also for a later start in another one.
+// TestLoadRelativePaths: the paths of flags and variables are those of the directory in which up runs, also for a later start in another one.
 func TestLoadRelativePaths(t *testing.T) {
 	dir := real(t.TempDir())
 	t.Chdir(dir)

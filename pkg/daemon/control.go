@@ -113,7 +113,7 @@ func Ready(ctx context.Context, p Paths) bool {
 
 // Spawn starts a daemon in the background, with the arguments of up, and waits until it is ready.
 func Spawn(ctx context.Context, p Paths, args []string) error {
-	if err := awaitFolder(ctx, p); err != nil {
+	if err := awaitDir(ctx, p); err != nil {
 		return err
 	}
 	log, err := openLog(p)
@@ -132,16 +132,16 @@ func Spawn(ctx context.Context, p Paths, args []string) error {
 		return err
 	}
 	err = awaitReady(ctx, ready, p)
-	if err != nil && !Exists(p) { // the daemon refused its config or the data folder before it locked that
+	if err != nil && !Exists(p) { // the daemon refused its config or the data directory before it locked that
 		_ = os.Remove(p.Log) // an error is less important than err
 		return errors.Join(err, removeMade())
 	}
 	return err
 }
 
-// openLog opens the log of a daemon in the background, and creates its folder.
+// openLog opens the log of a daemon in the background, and creates its directory.
 func openLog(p Paths) (*os.File, error) {
-	const attempts = 1000 // another process may remove the folder while it is empty
+	const attempts = 1000 // another process may remove the directory while it is empty
 	for i := 0; ; i++ {
 		if err := p.makeData(); err != nil {
 			return nil, err

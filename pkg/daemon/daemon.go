@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 		}
 	}()
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.services = append(d.services, service{name: "data folder", run: func(ctx context.Context) error { return d.watchFolder(ctx, held) }})
+	d.services = append(d.services, service{name: "data directory", run: func(ctx context.Context) error { return d.watchDir(ctx, held) }})
 	if err := d.build(ctx); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (d *Daemon) discard() error {
 	return purge(d.paths)
 }
 
-// forget removes what the cluster has outside of its data folder, which was removed. It removes nothing if another cluster uses the folder by
+// forget removes what the cluster has outside of its data directory, which was removed. It removes nothing if another cluster uses the directory by
 // now, since these files are then that cluster's.
 func (d *Daemon) forget() error {
 	if Exists(d.paths) {
@@ -213,7 +213,7 @@ func (d *Daemon) freeStartMemory() {
 	})
 }
 
-// writeKubeconfigs writes the admin's kubeconfig into the data folder and to the file of writeKubeconfig. Without that setting
+// writeKubeconfigs writes the admin's kubeconfig into the data directory and to the file of writeKubeconfig. Without that setting
 // it merges the kubeconfig into the user's.
 func (d *Daemon) writeKubeconfigs() error {
 	c, err := d.api.kubeconfig(d.paths.Name, d.address)
@@ -228,7 +228,7 @@ func (d *Daemon) writeKubeconfigs() error {
 	}
 	path, err := userKubeconfig()
 	if err != nil {
-		return nil //nolint:nilerr // without a home folder there is no kubeconfig to merge into
+		return nil //nolint:nilerr // without a home directory there is no kubeconfig to merge into
 	}
 	if err := mergeKubeconfig(path, c); err != nil {
 		slog.Warn("context not added to the kubeconfig", "file", path, "err", err)
@@ -237,9 +237,9 @@ func (d *Daemon) writeKubeconfigs() error {
 	return nil
 }
 
-// mergeKubeconfig adds c to the user's kubeconfig and records the file and the folders that it creates.
+// mergeKubeconfig adds c to the user's kubeconfig and records the file and the directories that it creates.
 func mergeKubeconfig(path string, c *clientcmdapi.Config) error {
-	if err := makeFolder(filepath.Dir(path)); err != nil {
+	if err := makeDir(filepath.Dir(path)); err != nil {
 		return err
 	}
 	if exists(path) {

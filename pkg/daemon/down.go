@@ -115,14 +115,14 @@ func purge(p Paths) error {
 	return errors.Join(p.forget(own), p.remove())
 }
 
-// forget removes what a daemon that has ended has outside of its data folder. own is its kubeconfig, whose entries it removes from the
+// forget removes what a daemon that has ended has outside of its data directory. own is its kubeconfig, whose entries it removes from the
 // user's; nil: none.
 func (p Paths) forget(own *clientcmdapi.Config) error {
 	var errs []error
 	if path, err := userKubeconfig(); own != nil && err == nil {
 		errs = append(errs, pki.RemoveKubeconfig(path, own))
 	}
-	errs = append(errs, addr.Release(addr.Folder(), p.Data))
+	errs = append(errs, addr.Release(addr.Dir(), p.Data))
 	if dir := filepath.Dir(p.Socket); filepath.Dir(dir) != p.Data {
 		errs = append(errs, os.RemoveAll(dir))
 	}
@@ -140,7 +140,7 @@ func (p Paths) forget(own *clientcmdapi.Config) error {
 	return errors.Join(errs...)
 }
 
-// createdFiles returns the files and folders in the data folder that a daemon creates, the lock last.
+// createdFiles returns the files and directories in the data directory that a daemon creates, the lock last.
 func (p Paths) createdFiles() []string {
 	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
 	for _, kept := range []string{p.Store + ".new", p.Store + ".replaced*"} {
@@ -151,7 +151,7 @@ func (p Paths) createdFiles() []string {
 		p.Shutdown, filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
 }
 
-// remove removes the files that a daemon has created in its data folder, the lock last, and then empty folders (see removeMade).
+// remove removes the files that a daemon has created in its data directory, the lock last, and then empty directories (see removeMade).
 func (p Paths) remove() error {
 	var errs []error
 	for _, path := range p.createdFiles() {

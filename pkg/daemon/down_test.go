@@ -36,7 +36,7 @@ func TestDownWithoutCluster(t *testing.T) {
 	}
 }
 
-// TestPurgeKeepsFilesOfOtherPrograms checks that purge keeps files of other programs, with any name and data folder of the daemon.
+// TestPurgeKeepsFilesOfOtherPrograms checks that purge keeps files of other programs, with any name and data directory of the daemon.
 func TestPurgeKeepsFilesOfOtherPrograms(t *testing.T) {
 	dir := home(t)
 	kept := filepath.Join(filepath.Dir(dir), "kept")
@@ -58,15 +58,15 @@ func TestPurgeKeepsFilesOfOtherPrograms(t *testing.T) {
 			t.Errorf("%s is gone", path)
 		}
 	}
-	// A daemon does not start in such a folder either: purge would remove the user's files.
+	// A daemon does not start in such a directory either: purge would remove the user's files.
 	if held, err := lock(t.Context(), PathsIn("dev", mine)); err == nil {
 		held.Close()
-		t.Error("a daemon has taken a folder that has a store already")
+		t.Error("a daemon has taken a directory that has a store already")
 	}
 }
 
-// TestPurgeKeepsFolders checks that purge keeps folders and kubeconfigs that existed before minikctl, even empty ones.
-func TestPurgeKeepsFolders(t *testing.T) {
+// TestPurgeKeepsDirs checks that purge keeps directories and kubeconfigs that existed before minikctl, even empty ones.
+func TestPurgeKeepsDirs(t *testing.T) {
 	dir := home(t)
 	config := filepath.Join(real(t.TempDir()), "config")
 	t.Setenv("KUBECONFIG", config)
@@ -97,9 +97,9 @@ func TestPurgeKeepsFolders(t *testing.T) {
 			t.Errorf("%s is gone, which minikctl did not create", path)
 		}
 	}
-	for _, folder := range []string{dir, p.Data} {
-		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
-			t.Errorf("left in %s: %v, %v", folder, left, err)
+	for _, directory := range []string{dir, p.Data} {
+		if left, err := os.ReadDir(directory); err != nil || len(left) != 0 {
+			t.Errorf("left in %s: %v, %v", directory, left, err)
 		}
 	}
 }
@@ -135,8 +135,8 @@ func TestPurge(t *testing.T) {
 			for _, file := range []string{p.State, p.Log, p.State + ".new", filepath.Join(p.Data, ".kubeconfig.123")} {
 				write(t, file)
 			}
-			for _, folder := range []string{p.Store, p.PKI, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Dir(p.Socket)} {
-				write(t, filepath.Join(folder, "x"))
+			for _, directory := range []string{p.Store, p.PKI, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Dir(p.Socket)} {
+				write(t, filepath.Join(directory, "x"))
 			}
 			own := kubeconfigOf("dev")
 			if err := clientcmd.WriteToFile(*own, p.Kubeconfig); err != nil {
@@ -194,7 +194,7 @@ func TestRemoveEmpty(t *testing.T) {
 		}
 	}
 	if removeEmpty(dir); !exists(dir) {
-		t.Error("a folder with files in it is removed")
+		t.Error("a directory with files in it is removed")
 	}
 }
 

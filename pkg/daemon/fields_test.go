@@ -41,7 +41,7 @@ func TestFieldsPage(t *testing.T) {
 	}
 }
 
-// TestFieldsHaveTests: testdata/fields.txt has the tests of each field that nodes with real containers honour. The tests exist, and the folder of
+// TestFieldsHaveTests: testdata/fields.txt has the tests of each field that nodes with real containers honour. The tests exist, and the directory of
 // one of them has a test that uses the field.
 func TestFieldsHaveTests(t *testing.T) {
 	table, err := os.ReadFile("testdata/fields.txt")
@@ -54,7 +54,7 @@ func TestFieldsHaveTests(t *testing.T) {
 			tests[words[0]] = words[1:]
 		}
 	}
-	sources := map[string]string{} // of the tests in a folder
+	sources := map[string]string{} // of the tests in a directory
 	for _, name := range drivers.Names() {
 		tier := drivers.Parts[name].Tier
 		if tier.Simulated {
@@ -64,14 +64,14 @@ func TestFieldsHaveTests(t *testing.T) {
 			row := f.Type + "." + f.Name
 			used := false
 			for _, test := range tests[row] {
-				folder, function, _ := strings.Cut(test, ".")
-				if sources[folder] == "" {
-					sources[folder] = testSources(t, folder)
+				directory, function, _ := strings.Cut(test, ".")
+				if sources[directory] == "" {
+					sources[directory] = testSources(t, directory)
 				}
-				if !strings.Contains(sources[folder], "\nfunc "+function+"(") {
+				if !strings.Contains(sources[directory], "\nfunc "+function+"(") {
 					t.Errorf("%s: there is no test %s", row, test)
 				}
-				used = used || regexp.MustCompile(`\b`+f.GoName+`\b|\b`+f.Name+`\b`).MatchString(sources[folder])
+				used = used || regexp.MustCompile(`\b`+f.GoName+`\b|\b`+f.Name+`\b`).MatchString(sources[directory])
 			}
 			if !used {
 				t.Errorf("the runtime %s honours %s, and testdata/fields.txt has no test that uses it", name, row)
@@ -85,9 +85,9 @@ func TestFieldsHaveTests(t *testing.T) {
 }
 
 // testSources returns the tests of a package.
-func testSources(t *testing.T, folder string) string {
+func testSources(t *testing.T, directory string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("../..", directory, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,20 +12,20 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/dirwatch"
 	"github.com/minikctl/minikctl/pkg/filelock"
-	"github.com/minikctl/minikctl/pkg/folder"
 )
 
-// A data folder has one owner at a time, which holds the lock of a file in it: a daemon, from its start to its end, or a down,
+// A data directory has one owner at a time, which holds the lock of a file in it: a daemon, from its start to its end, or a down,
 // while it ends the pods and removes the files. The lock lasts until the file is closed or the process ends.
 
 func lockPath(p Paths) string { return filepath.Join(p.Data, autostart.LockFile) }
 
-// Exists reports whether a daemon has ever used the data folder of p.
+// Exists reports whether a daemon has ever used the data directory of p.
 func Exists(p Paths) bool { return exists(lockPath(p)) }
 
-// ErrLocked means that another daemon uses the data folder.
-var ErrLocked = errors.New("data folder is in use by another daemon")
+// ErrLocked means that another daemon uses the data directory.
+var ErrLocked = errors.New("data directory is in use by another daemon")
 
 // lockTimeout bounds how long a daemon waits for the end of another daemon and of a down. It is longer than these take.
 const lockTimeout = 90 * time.Second
@@ -33,12 +33,12 @@ const lockTimeout = 90 * time.Second
 // lockInterval is how often a process that waits for the lock tries again.
 const lockInterval = 5 * time.Millisecond
 
-// lock locks the data folder for a daemon, and creates it if it is missing. While a down, or a daemon that starts or stops, has the
+// lock locks the data directory for a daemon, and creates it if it is missing. While a down, or a daemon that starts or stops, has the
 // lock, it waits. If a daemon runs, the error is ErrLocked.
 func lock(ctx context.Context, p Paths) (*os.File, error) {
 	const attempts = 1000
 	for i := 0; ; i++ {
-		if err := awaitFolder(ctx, p); err != nil {
+		if err := awaitDir(ctx, p); err != nil {
 			return nil, err
 		}
 		if err := checkUnused(p); err != nil {
@@ -65,8 +65,8 @@ func lock(ctx context.Context, p Paths) (*os.File, error) {
 	}
 }
 
-// lockForDown ends the daemon of a data folder that exists, if one runs, and locks the folder. If another down has removed the
-// folder, the error is fs.ErrNotExist. For atOnce see stop.
+// lockForDown ends the daemon of a data directory that exists, if one runs, and locks the directory. If another down has removed the
+// directory, the error is fs.ErrNotExist. For atOnce see stop.
 func lockForDown(ctx context.Context, p Paths, atOnce bool) (*os.File, error) {
 	for {
 		if err := stop(ctx, p, atOnce); err != nil {
@@ -85,9 +85,9 @@ func lockForDown(ctx context.Context, p Paths, atOnce bool) (*os.File, error) {
 	}
 }
 
-// awaitFolder waits while a down, or a daemon that starts or stops, has the lock of the data folder. If a daemon runs, or if the lock is
+// awaitDir waits while a down, or a daemon that starts or stops, has the lock of the data directory. If a daemon runs, or if the lock is
 // not released in time, the error is ErrLocked.
-func awaitFolder(ctx context.Context, p Paths) error {
+func awaitDir(ctx context.Context, p Paths) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	for filelock.Held(lockPath(p)) {
@@ -103,34 +103,34 @@ func awaitFolder(ctx context.Context, p Paths) error {
 	return nil
 }
 
-// isDaemon reports whether process pid exists and the data folder of p is locked. The lock excludes a process that got the pid
+// isDaemon reports whether process pid exists and the data directory of p is locked. The lock excludes a process that got the pid
 // of a daemon that has ended.
 func isDaemon(pid int, p Paths) bool {
 	return pid > 0 && syscall.Kill(pid, 0) == nil && filelock.Held(lockPath(p))
 }
 
-// checkUnused refuses a folder that no daemon has used and that has files with the names of a daemon's files: down --purge
+// checkUnused refuses a directory that no daemon has used and that has files with the names of a daemon's files: down --purge
 // would remove them. The log and the cache are not among them: Spawn creates the log, and a command that runs while its cluster is
 // removed may write the cache.
 func checkUnused(p Paths) error {
 	for _, path := range p.createdFiles() {
 		if path != p.Log && path != p.DiscoveryCache && exists(path) && !Exists(p) {
-			return fmt.Errorf("data folder %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
+			return fmt.Errorf("data directory %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
 		}
 	}
 	return nil
 }
 
-// errRemoved ends a daemon whose data folder was removed. No command can find that daemon any more, and another one may start in a
-// new folder of the same name.
+// errRemoved ends a daemon whose data directory was removed. No command can find that daemon any more, and another one may start in a
+// new directory of the same name.
 var errRemoved = errors.New("was removed while the daemon ran")
 
-// folderInterval is how often a daemon checks that its data folder exists, if the system sends no notifications.
-const folderInterval = 5 * time.Second
+// dirInterval is how often a daemon checks that its data directory exists, if the system sends no notifications.
+const dirInterval = 5 * time.Second
 
-// watchFolder returns errRemoved when the lock file is no longer in the data folder.
-func (d *Daemon) watchFolder(ctx context.Context, held *os.File) error {
-	changes, stop := folder.Watch(d.paths.Data)
+// watchDir returns errRemoved when the lock file is no longer in the data directory.
+func (d *Daemon) watchDir(ctx context.Context, held *os.File) error {
+	changes, stop := dirwatch.Watch(d.paths.Data)
 	defer stop()
 	for {
 		if !filelock.InPlace(held) {
@@ -140,7 +140,7 @@ func (d *Daemon) watchFolder(ctx context.Context, held *os.File) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changes:
-		case <-d.machine.After(folderInterval):
+		case <-d.machine.After(dirInterval):
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestLock(t *testing.T) {
 	again.Close()
 }
 
-// TestLockWaits locks the folder of a cluster while a down removes it, and while its daemon starts or stops.
+// TestLockWaits locks the directory of a cluster while a down removes it, and while its daemon starts or stops.
 func TestLockWaits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -77,7 +77,7 @@ func TestLockWaits(t *testing.T) {
 				if err == nil {
 					defer again.Close()
 					if !filelock.InPlace(again) {
-						err = errors.New("the lock is one of a folder that was removed")
+						err = errors.New("the lock is one of a directory that was removed")
 					}
 				}
 				locked <- err
@@ -93,7 +93,7 @@ func TestLockWaits(t *testing.T) {
 	}
 }
 
-// TestLockForDown locks the folder of a cluster that another down is removing.
+// TestLockForDown locks the directory of a cluster that another down is removing.
 func TestLockForDown(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
@@ -114,11 +114,11 @@ func TestLockForDown(t *testing.T) {
 	}
 	held.Close()
 	if err := <-locked; !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want that there is no folder", err)
+		t.Errorf("got %v, want that there is no directory", err)
 	}
 }
 
-// TestLockOfRemovedLink locks the folder of a cluster whose data was elsewhere and is gone.
+// TestLockOfRemovedLink locks the directory of a cluster whose data was elsewhere and is gone.
 func TestLockOfRemovedLink(t *testing.T) {
 	dir := home(t)
 	gone := filepath.Join(t.TempDir(), "gone")
@@ -131,7 +131,7 @@ func TestLockOfRemovedLink(t *testing.T) {
 	}
 	held.Close()
 	if exists(gone) {
-		t.Error("the folder elsewhere is there again")
+		t.Error("the directory elsewhere is there again")
 	}
 }
 

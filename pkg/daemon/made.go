@@ -14,12 +14,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/filelock"
 )
 
-// createdListPath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
-// these, and only if they are empty. Home is locked while the list and its folders change.
+// createdListPath is the list of the directories and kubeconfig files that minikctl has created, one path a line. purge removes only
+// these, and only if they are empty. Home is locked while the list and its directories change.
 func createdListPath() string { return filepath.Join(Home(), ".made") }
 
-// makeFolder creates dir with its parents and records the ones that it creates.
-func makeFolder(dir string) error {
+// makeDir creates dir with its parents and records the ones that it creates.
+func makeDir(dir string) error {
 	if exists(dir) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func removeMade() error {
 	if err != nil {
 		return err
 	}
-	if len(entries) == 1 { // only the list: no cluster is left. Folders of the list with files of others stay
+	if len(entries) == 1 { // only the list: no cluster is left. Directories of the list with files of others stay
 		if err := os.Remove(createdListPath()); err != nil || !slices.Contains(left, Home()) {
 			return err
 		}
@@ -104,7 +104,7 @@ func removeMade() error {
 	return os.WriteFile(createdListPath(), []byte(strings.Join(left, "\n")+"\n"), 0o600)
 }
 
-// removeEmpty removes an empty folder or a kubeconfig without entries. Everything else stays.
+// removeEmpty removes an empty directory or a kubeconfig without entries. Everything else stays.
 func removeEmpty(path string) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -116,10 +116,10 @@ func removeEmpty(path string) {
 			return
 		}
 	}
-	_ = os.Remove(path) // fails for a folder with something in it
+	_ = os.Remove(path) // fails for a directory with something in it
 }
 
-// exists reports whether path names a file, a folder or a link.
+// exists reports whether path names a file, a directory or a link.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

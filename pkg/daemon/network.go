@@ -66,7 +66,7 @@ func (d *Daemon) loadBalancers() (netip.Prefix, error) {
 
 // addresses claims the daemon's range of the addresses of pods and Services.
 func (d *Daemon) addresses() (addr.Range, error) {
-	r, err := addr.Claim(addr.Folder(), d.paths.Data)
+	r, err := addr.Claim(addr.Dir(), d.paths.Data)
 	if err != nil {
 		return 0, fmt.Errorf("claim pod addresses: %w", err)
 	}

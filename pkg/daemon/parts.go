@@ -138,7 +138,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), ServiceWarnings: d.serviceWarnings(), WithoutController: d.withoutController(), Components: d.components(),
-		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
+		VerifiedNode: d.verifiedNode(), DirClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
 		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit, Flags: d.cfg.flags(),
 	})
 	if err != nil {
@@ -192,7 +192,7 @@ func (d *Daemon) realNodes() bool {
 	})
 }
 
-// volumes returns the folder of the volumes that the cluster's own provisioner makes; "" while pods are simulated.
+// volumes returns the directory of the volumes that the cluster's own provisioner makes; "" while pods are simulated.
 func (d *Daemon) volumes() string {
 	if d.realNodes() {
 		return d.paths.Volumes

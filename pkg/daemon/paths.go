@@ -14,10 +14,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// Paths are the files and folders of a daemon.
+// Paths are the files and directories of a daemon.
 type Paths struct {
 	Name           string
-	Data           string // the folder of all the others, except of a socket whose path would be too long
+	Data           string // the directory of all the others, except of a socket whose path would be too long
 	Kubeconfig     string // the admin's; exists while the daemon runs
 	Socket         string // serves the API to the daemon's user
 	State          string // see the type State
@@ -28,7 +28,7 @@ type Paths struct {
 	PKI            string
 	Runtime        string // pods and their supervisor
 	Kubelet        string // volumes and logs of pods
-	Memory         string // volumes of pods in memory; "": the machine has no folder for them
+	Memory         string // volumes of pods in memory; "": the machine has no directory for them
 	Volumes        string // of claims, made by the cluster's own provisioner
 	Traces         string
 	DiscoveryCache string
@@ -44,7 +44,7 @@ var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 
 const maxName = 63
 
-// CheckName refuses a daemon's name that is not a valid name of a folder.
+// CheckName refuses a daemon's name that is not a valid name of a directory.
 func CheckName(name string) error {
 	if len(name) > maxName || !validName().MatchString(name) {
 		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most %d, a letter or digit first", name, maxName)
@@ -52,21 +52,21 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Home is the folder of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home folder.
+// Home is the directory of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home directory.
 func Home() string { return filepath.Clean(autostart.Home()) }
 
-// PathsOf returns the paths of the daemon called name. If its data folder is not in Home, Home has a link to it.
+// PathsOf returns the paths of the daemon called name. If its data directory is not in Home, Home has a link to it.
 func PathsOf(name string) Paths {
 	return PathsIn(name, filepath.Join(Home(), name))
 }
 
-// linkHome creates a link in Home to a data folder that is not in Home, so that PathsOf finds it.
+// linkHome creates a link in Home to a data directory that is not in Home, so that PathsOf finds it.
 func linkHome(p Paths) error {
 	before := PathsOf(p.Name)
 	if before.Data == p.Data {
 		return nil
 	}
-	if err := makeFolder(Home()); err != nil {
+	if err := makeDir(Home()); err != nil {
 		return err
 	}
 	link := filepath.Join(Home(), p.Name)
@@ -81,32 +81,32 @@ func linkHome(p Paths) error {
 	return nil
 }
 
-// makeData creates the data folder if it is missing. It removes the link in Home to a data folder that was removed.
+// makeData creates the data directory if it is missing. It removes the link in Home to a data directory that was removed.
 func (p Paths) makeData() error {
 	if _, err := os.Stat(p.Data); isLink(p.Data) && errors.Is(err, fs.ErrNotExist) {
 		if err := os.Remove(p.Data); err != nil {
 			return err
 		}
 	}
-	return makeFolder(p.Data)
+	return makeDir(p.Data)
 }
 
-// PathsIn returns the paths of a daemon whose data folder is dir, with links resolved.
+// PathsIn returns the paths of a daemon whose data directory is dir, with links resolved.
 func PathsIn(name, dir string) Paths {
 	dir = real(dir)
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
 		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Clock: in("clock"), Log: in("daemon.log"),
-		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Memory: memoryFolder(dir), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
+		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Memory: memoryDir(dir), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
 		Shutdown: in("shutdown"),
 	}
 }
 
-// sharedMemory is the folder of Linux whose files are in memory.
+// sharedMemory is the directory of Linux whose files are in memory.
 const sharedMemory = "/dev/shm"
 
-// memoryFolder returns the folder in memory for a data folder.
-func memoryFolder(data string) string {
+// memoryDir returns the directory in memory for a data directory.
+func memoryDir(data string) string {
 	if info, err := os.Stat(sharedMemory); err != nil || !info.IsDir() {
 		return ""
 	}
@@ -129,7 +129,7 @@ func real(path string) string {
 // maxSocketPath is the longest path of a unix socket that all kernels accept, less room for a suffix.
 const maxSocketPath = 90
 
-// socket returns the path of the API's socket: in the data folder, or if that path is too long, in a folder of this user in
+// socket returns the path of the API's socket: in the data directory, or if that path is too long, in a directory of this user in
 // /tmp. It ignores TMPDIR, which may differ between the daemon and its clients.
 func socket(data string) string {
 	if path := filepath.Join(data, "run", "api.sock"); len(path) <= maxSocketPath {

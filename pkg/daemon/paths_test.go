@@ -38,7 +38,7 @@ func TestSocketPath(t *testing.T) {
 		}
 	}
 	if a == b {
-		t.Errorf("two data folders share the socket %s", a)
+		t.Errorf("two data directories share the socket %s", a)
 	}
 	t.Setenv("TMPDIR", "/elsewhere")
 	if again := PathsIn("dev", long).Socket; again != a {
@@ -65,8 +65,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestDataOutsideHome checks that PathsOf finds a daemon whose data folder is outside Home, whether the last start named the
-// folder directly or through a symbolic link.
+// TestDataOutsideHome checks that PathsOf finds a daemon whose data directory is outside Home, whether the last start named the
+// directory directly or through a symbolic link.
 func TestDataOutsideHome(t *testing.T) {
 	dir := home(t)
 	data := filepath.Join(real(t.TempDir()), "data")
@@ -94,7 +94,7 @@ func TestDataOutsideHome(t *testing.T) {
 	if err := linkHome(moved); err != nil || PathsOf("dev") != moved {
 		t.Errorf("moved: %v, %s", err, PathsOf("dev").Data)
 	}
-	// A link to a running daemon stays, and so does a data folder in Home.
+	// A link to a running daemon stays, and so does a data directory in Home.
 	held, err := lock(t.Context(), moved)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestDataOutsideHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := linkHome(PathsIn("own", data)); err == nil {
-		t.Error("linked over a data folder")
+		t.Error("linked over a data directory")
 	}
 	if err := linkHome(PathsOf("own")); err != nil {
 		t.Errorf("data in Home: %v", err)

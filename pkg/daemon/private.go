@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// checkSocket refuses a socket whose folder other users can write to. Any user can create a folder below /tmp, and would read
+// checkSocket refuses a socket whose directory other users can write to. Any user can create a directory below /tmp, and would read
 // the requests that commands send to a socket there.
 func checkSocket(p Paths) error {
 	err := autostart.CheckPrivate(filepath.Dir(p.Socket))

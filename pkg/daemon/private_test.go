@@ -11,7 +11,7 @@ func TestCheckSocket(t *testing.T) {
 	p := PathsIn("x", t.TempDir())
 	p.Socket = filepath.Join(t.TempDir(), "d", "s")
 	if err := checkSocket(p); err != nil {
-		t.Errorf("a folder that does not exist: %v", err)
+		t.Errorf("a directory that does not exist: %v", err)
 	}
 	dir := filepath.Dir(p.Socket)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -29,7 +29,7 @@ func TestCheckSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if Running(p) {
-		t.Error("Running uses a socket in a folder that other users can write to")
+		t.Error("Running uses a socket in a directory that other users can write to")
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)

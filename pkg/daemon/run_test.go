@@ -28,7 +28,7 @@ func TestFailedUpLeavesNoFiles(t *testing.T) {
 		t.Fatalf("got error %v, want one that the address is in use", err)
 	}
 	if exists(cfg.DataDir) {
-		t.Error("the data folder is still there")
+		t.Error("the data directory is still there")
 	}
 }
 
@@ -58,7 +58,7 @@ func TestSchedulerServer(t *testing.T) {
 	}
 }
 
-// TestUpIgnoresFilesOfOthers starts a cluster where another user has created a file in place of the folder for records of failed ups.
+// TestUpIgnoresFilesOfOthers starts a cluster where another user has created a file in place of the directory for records of failed ups.
 func TestUpIgnoresFilesOfOthers(t *testing.T) {
 	home(t)
 	temp := t.TempDir()

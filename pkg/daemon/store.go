@@ -146,7 +146,7 @@ func backupRunning(ctx context.Context, p Paths, w io.Writer) error {
 }
 
 // RestoreStore replaces the store of a cluster that does not run by a backup: the file at path, or the newest in Paths.Backups for
-// "". It returns the file's path, and the folder in which it keeps the store that was there ("" for none).
+// "". It returns the file's path, and the directory in which it keeps the store that was there ("" for none).
 func RestoreStore(p Paths, path string) (sum backup.Summary, file, kept string, err error) {
 	if err := stopped(p); err != nil {
 		return sum, "", "", err

@@ -19,15 +19,15 @@ import (
 // Loop builds and deploys. Its fields may not change while it runs.
 type Loop struct {
 	Build  []string  // the program that builds, and its arguments
-	Watch  []string  // the sources: folders with their sub-folders, and files
-	Ignore []string  // patterns (see filepath.Match) of names of files and folders that are no sources
+	Watch  []string  // the sources: directories with their sub-directories, and files
+	Ignore []string  // patterns (see filepath.Match) of names of files and directories that are no sources
 	Stdout io.Writer // of the build; the loop's own lines, too. A file is no source, also among the sources
 	Stderr io.Writer
 	Clock  clock.Clock
 
 	// Deploy applies the manifests, waits until their objects are ready and returns when the last one became so. It ends early when ctx ends.
 	Deploy func(ctx context.Context) (ready time.Time, err error)
-	// Built returns the files and folders that the build makes and that pods use, as far as they are known.
+	// Built returns the files and directories that the build makes and that pods use, as far as they are known.
 	Built func() []string
 
 	tree    *tree
@@ -149,7 +149,7 @@ func ignoreCanceled(err error) error {
 // changed waits until the sources differ from an earlier state, and returns when they did.
 func (l *Loop) changed(ctx context.Context, earlier snapshot) (time.Time, error) {
 	for {
-		now, err := l.tree.snapshot() // watches new folders, and finds what has changed before
+		now, err := l.tree.snapshot() // watches new directories, and finds what has changed before
 		if err != nil {
 			return time.Time{}, err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// rig runs a loop over a folder. Its builds append a line to the file builds outside of the folder.
+// rig runs a loop over a directory. Its builds append a line to the file builds outside of the directory.
 type rig struct {
 	*testing.T
 	sources, builds string
@@ -94,9 +94,9 @@ func TestLoopBuildsAtEachChange(t *testing.T) {
 	r.save("out/app", "x")
 	r.save("main", "2")
 	r.wantBuilds("12")
-	r.save("new/folder/file", "x")
+	r.save("new/directory/file", "x")
 	r.wantBuilds("122")
-	r.save("new/folder/file", "y")
+	r.save("new/directory/file", "y")
 	r.wantBuilds("1222")
 	if err := os.RemoveAll(filepath.Join(r.sources, "new")); err != nil {
 		t.Fatal(err)

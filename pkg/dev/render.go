@@ -24,19 +24,19 @@ import (
 // replace them.
 const BuildAnnotation = "minikctl.dev/build"
 
-// Renderer puts programs and folders of this machine into manifests.
+// Renderer puts programs and directories of this machine into manifests.
 type Renderer struct {
-	// Images are programs and folders by the names of the images that they replace, with or without a tag. Their paths are absolute.
+	// Images are programs and directories by the names of the images that they replace, with or without a tag. Their paths are absolute.
 	Images map[string]string
 	// Resolve finds the images that the cluster's config maps; nil: none.
 	Resolve func(name string, command []string) (images.Image, error)
 
 	used  map[string]bool // the names of Images that a manifest has
-	files map[string]bool // the programs and folders that manifests have
+	files map[string]bool // the programs and directories that manifests have
 }
 
-// Render changes the containers of an object: an image of Images is replaced by its folder, or by its program if the container has no
-// command. Pods get the digest of the programs and folders that their containers use. Other objects stay as they are.
+// Render changes the containers of an object: an image of Images is replaced by its directory, or by its program if the container has no
+// command. Pods get the digest of the programs and directories that their containers use. Other objects stay as they are.
 func (r *Renderer) Render(obj *unstructured.Unstructured) error {
 	for _, path := range podPaths {
 		pod, ok, _ := unstructured.NestedMap(obj.Object, path...)
@@ -94,7 +94,7 @@ func (r *Renderer) pod(pod map[string]any) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-// container returns the program or the folder that a container is started from, "" if it is none of this machine.
+// container returns the program or the directory that a container is started from, "" if it is none of this machine.
 func (r *Renderer) container(c map[string]any) (string, error) {
 	image, _, _ := unstructured.NestedString(c, "image")
 	command, _, _ := unstructured.NestedStringSlice(c, "command")
@@ -104,7 +104,7 @@ func (r *Renderer) container(c map[string]any) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("image %s: %w", image, err)
 		case info.IsDir():
-			c["image"] = images.FolderPrefix + file
+			c["image"] = images.DirPrefix + file
 		case len(command) == 0:
 			c["command"] = []any{file}
 		}
@@ -162,7 +162,7 @@ func (r *Renderer) note(file string) {
 	r.files[file] = true
 }
 
-// Files returns the programs and folders that the rendered manifests use.
+// Files returns the programs and directories that the rendered manifests use.
 func (r *Renderer) Files() []string { return slices.Sorted(maps.Keys(r.files)) }
 
 // Unused returns the names of Images that no rendered manifest has.
@@ -193,7 +193,7 @@ func buildOf(obj runtime.Object) string {
 	return ""
 }
 
-// digest returns a short digest of the contents of files and folders.
+// digest returns a short digest of the contents of files and directories.
 func digest(files []string) (string, error) {
 	sum := sha256.New()
 	for _, root := range files {

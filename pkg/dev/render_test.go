@@ -45,7 +45,7 @@ func TestRender(t *testing.T) {
 			manifest:  "{kind: Pod, spec: {containers: [{name: c, image: shop/cart, command: [sh]}]}}",
 			container: "command=[sh] image=shop/cart", build: "yes", files: []string{app},
 		},
-		"a folder": {
+		"a directory": {
 			manifest:  "{kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: site}]}}}}}}",
 			container: "command=[] image=dir:SITE", build: "yes", files: []string{site},
 		},

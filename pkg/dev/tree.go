@@ -14,7 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// tree watches folders with their sub-folders, and single files. Hidden files, node_modules, what ignore matches
+// tree watches directories with their sub-directories, and single files. Hidden files, node_modules, what ignore matches
 // and the files that the loop prints to are left out.
 type tree struct {
 	roots   []string      // absolute
@@ -56,7 +56,7 @@ func openTree(roots, ignore []string, outputs ...io.Writer) (*tree, error) {
 
 func (t *tree) close() { t.watcher.Close() }
 
-// snapshot reads the state of the files, and watches folders that are new. Files that vanish meanwhile are left out.
+// snapshot reads the state of the files, and watches directories that are new. Files that vanish meanwhile are left out.
 func (t *tree) snapshot() (snapshot, error) {
 	out := snapshot{}
 	for _, root := range t.roots {
@@ -70,7 +70,7 @@ func (t *tree) snapshot() (snapshot, error) {
 				return filepath.SkipDir
 			case d.IsDir():
 				return t.watcher.Add(path)
-			case path == root: // a file is watched by its folder, since editors replace it
+			case path == root: // a file is watched by its directory, since editors replace it
 				if err := t.watcher.Add(filepath.Dir(path)); err != nil {
 					return err
 				}

@@ -33,7 +33,7 @@ type startRequest struct{ Args []string }
 // waitVariable holds the number of the descriptor on which a daemon process receives its orders.
 const waitVariable = "MINIKCTL_WAIT_FD"
 
-// maxSocketPath bounds the paths of sockets that are in their daemon's folder. Longer ones are elsewhere.
+// maxSocketPath bounds the paths of sockets that are in their daemon's directory. Longer ones are elsewhere.
 const maxSocketPath = 90
 
 // prepareDaemon starts the daemon process if this command will probably need it. It ignores errors: the command then

@@ -15,7 +15,7 @@ import (
 // such packages.
 var lateInitPackages = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
 
-// roots are the folders of the packages that initialise before the dispatch.
+// roots are the directories of the packages that initialise before the dispatch.
 var roots = []string{".", "../supervisor", "../autostart", "../filelock"}
 
 // TestImports checks the limits that make the dispatch early.

@@ -1,4 +1,4 @@
-// Package filelock locks files and folders between processes. A lock lasts until its file is closed or the process ends.
+// Package filelock locks files and directories between processes. A lock lasts until its file is closed or the process ends.
 //
 // It is used before other packages initialise: it imports nothing that pkg/early may not import.
 package filelock

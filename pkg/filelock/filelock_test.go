@@ -37,11 +37,11 @@ func TestLocks(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Errorf("after the end of the first: %v", err)
 	}
-	folder, err := Wait(filepath.Dir(path), os.O_RDONLY)
+	dir, err := Wait(filepath.Dir(path), os.O_RDONLY)
 	if err != nil {
-		t.Fatalf("a folder: %v", err)
+		t.Fatalf("a directory: %v", err)
 	}
-	folder.Close()
+	dir.Close()
 }
 
 // TestReplacedFile checks that the lock of a file that was removed, or replaced by another, is not that of its path.

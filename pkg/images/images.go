@@ -1,5 +1,5 @@
 // Package images owns the resolution of a container's image on this machine. An image is built in, or the config maps its
-// name to a built-in image, a folder or a program, or the name is itself a folder's (dir:/srv/site), or the container has a command, which
+// name to a built-in image, a directory or a program, or the name is itself a directory's (dir:/srv/site), or the container has a command, which
 // then runs as a program of the host. Images are never pulled.
 package images
 
@@ -26,16 +26,16 @@ const Prefix = "minikctl.dev/"
 // builtin are the built-in images, by the rest of their names after Prefix.
 var builtin = []string{"pause", "web"}
 
-// FolderPrefix starts an image name that is the path of a folder: dir:/srv/site.
-const FolderPrefix = "dir:"
+// DirPrefix starts an image name that is the path of a directory: dir:/srv/site.
+const DirPrefix = "dir:"
 
-// FolderVariable is the environment variable that names the folder whose files minikctl.dev/web serves.
-const FolderVariable = "MINIKCTL_FOLDER"
+// DirVariable is the environment variable that names the directory whose files minikctl.dev/web serves.
+const DirVariable = "MINIKCTL_FOLDER"
 
 // Image is a resolved image.
 type Image struct {
 	ID         string   // identifies the content, like a digest
-	Root       string   // a folder with its files; "": the host's own
+	Root       string   // a directory with its files; "": the host's own
 	Entrypoint []string // the program and its first arguments
 	Cmd        []string // the arguments that a pod's own replace
 	Env        []string // NAME=value
@@ -50,11 +50,11 @@ type Image struct {
 	Reason, Note string
 }
 
-// Source is the target of an entry in the config's images map: a built-in image, a folder with an image's files, or a program of the host,
-// which may have a folder. The other fields are those of an image's config.
+// Source is the target of an entry in the config's images map: a built-in image, a directory with an image's files, or a program of the host,
+// which may have a directory. The other fields are those of an image's config.
 type Source struct {
 	Image      string
-	Folder     string
+	Root       string
 	Entrypoint []string
 	Args       []string
 	Env        []string // NAME=value
@@ -101,9 +101,9 @@ func (s *Store) check(name string, src Source) error {
 		return err
 	}
 	switch {
-	case src.Image == "" && src.Folder == "" && len(src.Entrypoint) == 0:
+	case src.Image == "" && src.Root == "" && len(src.Entrypoint) == 0:
 		return errors.New("one of image, dir and entrypoint is needed")
-	case src.Image != "" && (src.Folder != "" || len(src.Entrypoint) > 0):
+	case src.Image != "" && (src.Root != "" || len(src.Entrypoint) > 0):
 		return errors.New("image: may not be given with dir or entrypoint")
 	case src.Image != "" && s.ids[src.Image] == "":
 		return fmt.Errorf("image: %q is not one of the built-in images [%s]", src.Image, strings.Join(s.builtins(), " "))
@@ -118,18 +118,18 @@ func (s *Store) check(name string, src Source) error {
 	if _, err := ParseUser(src.User); err != nil {
 		return fmt.Errorf("user: %w", err)
 	}
-	for _, f := range []struct{ field, path string }{{"dir", src.Folder}, {"workingDir", src.Dir}} {
-		if err := checkFolder(f.path); f.path != "" && err != nil {
+	for _, f := range []struct{ field, path string }{{"dir", src.Root}, {"workingDir", src.Dir}} {
+		if err := checkDir(f.path); f.path != "" && err != nil {
 			return fmt.Errorf("%s: %w", f.field, err)
 		}
 	}
 	return nil
 }
 
-func checkFolder(path string) error {
+func checkDir(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a folder", path)
+		err = fmt.Errorf("%s is not a directory", path)
 	}
 	return err
 }
@@ -151,8 +151,8 @@ func (s *Store) List() []string {
 // Resolve returns the image called name for a container with command, which may be empty. The error is an ErrInvalidName or
 // an ErrNotFound, and suggests what to do.
 func (s *Store) Resolve(name string, command []string) (Image, error) {
-	if path, ok := strings.CutPrefix(name, FolderPrefix); ok {
-		return s.folder(name, path)
+	if path, ok := strings.CutPrefix(name, DirPrefix); ok {
+		return s.dir(name, path)
 	}
 	ref, err := parse(name)
 	if err != nil {
@@ -183,14 +183,14 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 // an ErrNotFound or an ErrNoFiles, and suggests what to do.
 func (s *Store) Files(name string) (Image, error) {
 	img, err := s.Resolve(name, nil)
-	if err == nil && img.Root != "" || err != nil && !errors.Is(err, ErrNotFound) || strings.HasPrefix(name, FolderPrefix) {
+	if err == nil && img.Root != "" || err != nil && !errors.Is(err, ErrNotFound) || strings.HasPrefix(name, DirPrefix) {
 		return img, err
 	}
 	ref, invalid := parse(name)
 	if invalid != nil {
 		return Image{}, invalid
 	}
-	advice := fmt.Sprintf("map it to a folder, e.g. \"images: {%s: {dir: /path}}\"", reference.FamiliarName(ref))
+	advice := fmt.Sprintf("map it to a directory, e.g. \"images: {%s: {dir: /path}}\"", reference.FamiliarName(ref))
 	if err == nil {
 		return Image{}, fmt.Errorf("%w: %q runs a program of this machine; %s", ErrNoFiles, name, advice)
 	}
@@ -200,7 +200,7 @@ func (s *Store) Files(name string) (Image, error) {
 // isProgramOf reports whether a container's command begins with the path of the program of a mapped image. Images have it under the name of
 // the image, or that of the program that the image is mapped to, such as /agnhost or /usr/local/bin/redis-server.
 func isProgramOf(ref reference.Named, src Source, command []string) bool {
-	if len(command) == 0 || !path.IsAbs(command[0]) || src.Folder != "" {
+	if len(command) == 0 || !path.IsAbs(command[0]) || src.Root != "" {
 		return false
 	}
 	if name := path.Base(command[0]); name != path.Base(ref.Name()) && name != path.Base(src.Entrypoint[0]) {
@@ -242,23 +242,23 @@ func (s *Store) mapped(name string, ref reference.Named) (Source, string, bool) 
 	return s.config.Map[best], best, found
 }
 
-// folder returns the image whose name gives a folder.
-func (s *Store) folder(name, path string) (Image, error) {
-	switch err := checkFolder(path); {
+// dir returns the image whose name gives a directory.
+func (s *Store) dir(name, path string) (Image, error) {
+	switch err := checkDir(path); {
 	case !filepath.IsAbs(path):
-		return Image{}, fmt.Errorf("%w: couldn't parse image name %q: the folder after dir: is not an absolute path", ErrInvalidName, name)
+		return Image{}, fmt.Errorf("%w: couldn't parse image name %q: the directory after dir: is not an absolute path", ErrInvalidName, name)
 	case s.config.NoHostCommands:
 		return Image{}, fmt.Errorf("%w: the config does not allow %q (hostCommands: false)", ErrNotFound, name)
 	case err != nil:
 		return Image{}, fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
-	img, _ := s.source(Source{Folder: path})
+	img, _ := s.source(Source{Root: path})
 	return img, nil
 }
 
 func (s *Store) source(src Source) (Image, string) {
 	img := Image{
-		Root: src.Folder, Entrypoint: slices.Clone(src.Entrypoint), Cmd: slices.Clone(src.Args), Env: slices.Clone(src.Env), Dir: src.Dir, User: src.User,
+		Root: src.Root, Entrypoint: slices.Clone(src.Entrypoint), Cmd: slices.Clone(src.Args), Env: slices.Clone(src.Env), Dir: src.Dir, User: src.User,
 	}
 	if img.Root != "" {
 		img.Root = filepath.Clean(img.Root)
@@ -271,10 +271,10 @@ func (s *Store) source(src Source) (Image, string) {
 		img.ID = digest(append([]string{"command", img.Root}, src.Entrypoint...)...)
 		return img, "the command " + strings.Join(src.Entrypoint, " ")
 	}
-	img.ID = digest("folder", src.Folder)
+	img.ID = digest("directory", src.Root)
 	img.Entrypoint = []string{Prefix + "web"}
-	img.Env = append(img.Env, FolderVariable+"="+img.Root)
-	return img, "the folder " + src.Folder
+	img.Env = append(img.Env, DirVariable+"="+img.Root)
+	return img, "the directory " + src.Root
 }
 
 func digest(words ...string) string {
@@ -282,7 +282,7 @@ func digest(words ...string) string {
 	return "minikctl.dev/" + words[0] + "@sha256:" + hex.EncodeToString(sum[:])
 }
 
-// parse returns the full reference of an image name, with the default registry and folder of short names.
+// parse returns the full reference of an image name, with the default registry and directory of short names.
 func parse(name string) (reference.Named, error) {
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 )
 
 func TestResolve(t *testing.T) {
-	folder := t.TempDir()
+	dir := t.TempDir()
 	s, err := New(Config{Map: map[string]Source{
 		"nginx":                  {Image: "minikctl.dev/web"},
 		"nginx:1.2":              {Entrypoint: []string{"/bin/one-two", "-x"}},
-		"ghcr.io/shop/cart":      {Folder: folder},
+		"ghcr.io/shop/cart":      {Root: dir},
 		"docker.io/library/busy": {Image: "minikctl.dev/pause"},
 		"tools/cart":             {Entrypoint: []string{"/bin/sh"}},
 	}})
@@ -36,10 +36,10 @@ func TestResolve(t *testing.T) {
 		"mapped, that tag":       {name: "nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
 		"mapped, long name":      {name: "docker.io/library/nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
 		"mapped, short name":     {name: "busy:3", entrypoint: []string{"minikctl.dev/pause"}, reason: "ImageMapped"},
-		"mapped to a folder":     {name: "ghcr.io/shop/cart:5", entrypoint: []string{"minikctl.dev/web"}, root: folder, reason: "ImageMapped"},
-		"a folder":               {name: "dir:" + folder, entrypoint: []string{"minikctl.dev/web"}, root: folder},
-		"a relative folder":      {name: "dir:site", err: ErrInvalidName},
-		"no such folder":         {name: "dir:/does/not/exist", err: ErrNotFound},
+		"mapped to a directory":  {name: "ghcr.io/shop/cart:5", entrypoint: []string{"minikctl.dev/web"}, root: dir, reason: "ImageMapped"},
+		"a directory":            {name: "dir:" + dir, entrypoint: []string{"minikctl.dev/web"}, root: dir},
+		"a relative directory":   {name: "dir:site", err: ErrInvalidName},
+		"no such directory":      {name: "dir:/does/not/exist", err: ErrNotFound},
 		"another registry":       {name: "ghcr.io/library/nginx", err: ErrNotFound},
 		"unknown":                {name: "ghost", err: ErrNotFound},
 		"unknown with a command": {name: "ghost", command: []string{"sleep", "1"}, reason: "HostCommand"},
@@ -92,16 +92,16 @@ func TestConfigIsChecked(t *testing.T) {
 		src  Source
 		want string
 	}{
-		"no such image":  {"a", Source{Image: "minikctl.dev/nope"}, "is not one of the built-in images [minikctl.dev/pause minikctl.dev/web]"},
-		"no such folder": {"a", Source{Folder: "/does/not/exist"}, "no such file"},
-		"nothing":        {"a", Source{Args: []string{"x"}}, "one of image, dir and entrypoint is needed"},
-		"two things":     {"a", Source{Image: "minikctl.dev/web", Entrypoint: []string{"x"}}, "image: may not be given with dir or entrypoint"},
-		"no program":     {"a", Source{Entrypoint: []string{""}}, "entrypoint[0]: the program is needed"},
-		"no variable":    {"a", Source{Entrypoint: []string{"x"}, Env: []string{"=1"}}, `env: "" is not the name of a variable`},
-		"no user":        {"a", Source{Entrypoint: []string{"x"}, User: ":5"}, `user: ":5" is not USER, USER:GROUP, UID or UID:GID`},
-		"a high user":    {"a", Source{Entrypoint: []string{"x"}, User: "4294967296"}, "is not between 0 and 2147483647"},
-		"no working dir": {"a", Source{Entrypoint: []string{"x"}, Dir: "/does/not/exist"}, "workingDir: stat /does/not/exist: no such file"},
-		"bad name":       {"A", Source{Image: "minikctl.dev/web"}, "invalid image name"},
+		"no such image":     {"a", Source{Image: "minikctl.dev/nope"}, "is not one of the built-in images [minikctl.dev/pause minikctl.dev/web]"},
+		"no such directory": {"a", Source{Root: "/does/not/exist"}, "no such file"},
+		"nothing":           {"a", Source{Args: []string{"x"}}, "one of image, dir and entrypoint is needed"},
+		"two things":        {"a", Source{Image: "minikctl.dev/web", Entrypoint: []string{"x"}}, "image: may not be given with dir or entrypoint"},
+		"no program":        {"a", Source{Entrypoint: []string{""}}, "entrypoint[0]: the program is needed"},
+		"no variable":       {"a", Source{Entrypoint: []string{"x"}, Env: []string{"=1"}}, `env: "" is not the name of a variable`},
+		"no user":           {"a", Source{Entrypoint: []string{"x"}, User: ":5"}, `user: ":5" is not USER, USER:GROUP, UID or UID:GID`},
+		"a high user":       {"a", Source{Entrypoint: []string{"x"}, User: "4294967296"}, "is not between 0 and 2147483647"},
+		"no working dir":    {"a", Source{Entrypoint: []string{"x"}, Dir: "/does/not/exist"}, "workingDir: stat /does/not/exist: no such file"},
+		"bad name":          {"A", Source{Image: "minikctl.dev/web"}, "invalid image name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(Config{Map: map[string]Source{test.key: test.src}})
@@ -113,19 +113,19 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	folder := t.TempDir()
-	s, err := New(Config{Map: map[string]Source{"tools": {Folder: folder}, "nginx": {Image: "minikctl.dev/web"}}})
+	dir := t.TempDir()
+	s, err := New(Config{Map: map[string]Source{"tools": {Root: dir}, "nginx": {Image: "minikctl.dev/web"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]error{
-		"tools:1": nil, FolderPrefix + folder: nil, FolderPrefix + folder + "/missing": ErrNotFound, "nginx": ErrNoFiles, "no-such:2": ErrNotFound, "A": ErrInvalidName,
+		"tools:1": nil, DirPrefix + dir: nil, DirPrefix + dir + "/missing": ErrNotFound, "nginx": ErrNoFiles, "no-such:2": ErrNotFound, "A": ErrInvalidName,
 	} {
 		img, err := s.Files(name)
-		if !errors.Is(err, want) || want == nil && img.Root != folder {
+		if !errors.Is(err, want) || want == nil && img.Root != dir {
 			t.Errorf("%s: got %+v, %v, want %v", name, img, err, want)
 		}
-		if want != nil && !strings.HasPrefix(name, FolderPrefix) && want != ErrInvalidName && !strings.Contains(err.Error(), "map it to a folder") {
+		if want != nil && !strings.HasPrefix(name, DirPrefix) && want != ErrInvalidName && !strings.Contains(err.Error(), "map it to a directory") {
 			t.Errorf("%s: the error %v gives no advice", name, err)
 		}
 	}

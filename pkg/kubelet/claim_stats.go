@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/eviction"
 )
 
-// claimStats returns the statistics of the volumes of a pod's claims: those of the file systems that hold their folders, as Kubernetes has for
+// claimStats returns the statistics of the volumes of a pod's claims: those of the file systems that hold their directories, as Kubernetes has for
 // volumes of the type local. Those of the type hostPath, which have none there, have them here: the cluster's own provisioner makes these.
 func (k *Kubelet) claimStats(ctx context.Context, pod *corev1.Pod) []stats.VolumeStats {
 	var out []stats.VolumeStats
@@ -24,17 +24,17 @@ func (k *Kubelet) claimStats(ctx context.Context, pod *corev1.Pod) []stats.Volum
 		if err != nil {
 			continue // the pod's Events say why it does not start without it
 		}
-		folder := ""
+		directory := ""
 		switch {
 		case pv.Spec.HostPath != nil:
-			folder = pv.Spec.HostPath.Path
+			directory = pv.Spec.HostPath.Path
 		case pv.Spec.Local != nil:
-			folder = pv.Spec.Local.Path
+			directory = pv.Spec.Local.Path
 		}
-		if folder == "" {
+		if directory == "" {
 			continue // a pod with such a volume does not start
 		}
-		p := k.readPressure(folder)
+		p := k.readPressure(directory)
 		if p.disk.capacity == 0 {
 			continue // the system does not say it
 		}

@@ -64,7 +64,7 @@ func newWhole(t *testing.T) *cluster {
 	w.start()
 	t.Cleanup(func() {
 		w.stop()
-		if err := errors.Join(w.processes.Purge(context.Background()), addr.Release(addr.Folder(), w.dir)); err != nil {
+		if err := errors.Join(w.processes.Purge(context.Background()), addr.Release(addr.Dir(), w.dir)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -74,7 +74,7 @@ func newWhole(t *testing.T) *cluster {
 func (w *cluster) start() {
 	t := w.t
 	// Each test claims a range, so that pods of concurrent tests have different addresses.
-	r, err := addr.Claim(addr.Folder(), w.dir)
+	r, err := addr.Claim(addr.Dir(), w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +82,11 @@ func (w *cluster) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(w.dir, "image")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	directory := filepath.Join(w.dir, "image")
+	if err := os.MkdirAll(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	store, err := images.New(images.Config{Map: map[string]images.Source{"nginx": {Image: "minikctl.dev/web"}, "tools": {Folder: folder}}})
+	store, err := images.New(images.Config{Map: map[string]images.Source{"nginx": {Image: "minikctl.dev/web"}, "tools": {Root: directory}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestNodeConditionPodsCanReadKeys(t *testing.T) {
 }
 
 // TestExecHandlersHaveMounts runs a postStart hook and a readiness probe from a volume, and a preStop hook from the image's
-// folder. Each writes to a mounted volume.
+// directory. Each writes to a mounted volume.
 func TestExecHandlersHaveMounts(t *testing.T) {
 	w := newWhole(t)
 	tool := filepath.Join(w.dir, "image", "tool.sh")

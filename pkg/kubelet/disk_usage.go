@@ -16,7 +16,7 @@ func (d *DiskUsage) Add(o DiskUsage) {
 	d.Inodes += o.Inodes
 }
 
-// MeasureDisk returns what a file, or a folder with everything in it, takes on disk. It follows a link that path is, and no others. A file
+// MeasureDisk returns what a file, or a directory with everything in it, takes on disk. It follows a link that path is, and no others. A file
 // with several names counts once. Files that can't be read, or are removed meanwhile, do not count.
 func MeasureDisk(path string) DiskUsage {
 	if real, err := filepath.EvalSymlinks(path); err == nil {

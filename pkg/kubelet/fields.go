@@ -178,11 +178,11 @@ var ownFields = Fields{
 		"projected":             {},
 		"persistentVolumeClaim": {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
 		"ephemeral":             {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
-		"image":                 {Support: Partly, Note: "of images that are folders; programs in it may run. Containers that mount another one wait as for their own image"},
+		"image":                 {Support: Partly, Note: "of images that are directories; programs in it may run. Containers that mount another one wait as for their own image"},
 		Others:                  noVolume,
 	},
 	"EmptyDirVolumeSource": {
-		"medium":    {Support: Partly, Note: "Memory is a folder in the machine's /dev/shm, where there is one; huge pages are not supported"},
+		"medium":    {Support: Partly, Note: "Memory is a directory in the machine's /dev/shm, where there is one; huge pages are not supported"},
 		"sizeLimit": {Support: Partly, Note: "a pod whose volume is larger is evicted, on simulated nodes it is not"},
 	},
 	"VolumeProjection": {

@@ -147,11 +147,11 @@ func TestHonouredPodFields(t *testing.T) {
 	r.event("waits", "FailedMount", `MountVolume.SetUp failed for volume "v" : configmap "none" not found`)
 	r.waitSummary("waits", "Pending c:ContainerCreating")
 	if entries, err := os.ReadDir(filepath.Clean(host)); err != nil || len(entries) > 0 {
-		t.Errorf("the host's folder has %v, %v", entries, err)
+		t.Errorf("the host's directory has %v, %v", entries, err)
 	}
 }
 
-// TestClaims: a container has the folders of the volumes that the claims of its pod are bound to, its own one among them.
+// TestClaims: a container has the directories of the volumes that the claims of its pod are bound to, its own one among them.
 func TestClaims(t *testing.T) {
 	r := newRig(t)
 	small := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
@@ -162,7 +162,7 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	bind := func(name string, owner *corev1.Pod) string {
-		folder := t.TempDir()
+		directory := t.TempDir()
 		to := client.Target{Resource: persistentVolumeClaims, Namespace: "default"}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: claimSpec("pv-" + name)}
 		if owner != nil {
@@ -172,7 +172,7 @@ func TestClaims(t *testing.T) {
 		r.create(client.Target{Resource: persistentVolumes}, &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: corev1.PersistentVolumeSpec{
 				Capacity: small, AccessModes: claim.Spec.AccessModes, ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: name, UID: claim.UID},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}},
 			},
 		})
 		bound := claim.DeepCopy()
@@ -180,7 +180,7 @@ func TestClaims(t *testing.T) {
 		if _, err := r.api.Update(t.Context(), client.In(persistentVolumeClaims, keyOf(bound)).Sub("status"), bound, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		return folder
+		return directory
 	}
 	claimed := func(readOnly bool) corev1.VolumeSource {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: readOnly}}

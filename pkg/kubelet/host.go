@@ -33,7 +33,7 @@ type HostConfig struct {
 	Server *Server           // serves logs and exec of all nodes; nil: none
 	Flags  map[string]string // of the process, for the server's /flagz
 
-	// Memory is the folder of volumes in memory, created with the first one; "": they are on disk.
+	// Memory is the directory of volumes in memory, created with the first one; "": they are on disk.
 	Memory string
 
 	// ClusterDNS is the address of the cluster's DNS server; invalid: pods use the machine's resolvers.
@@ -110,13 +110,13 @@ func NewHost(cfg HostConfig) (*Host, error) {
 // machineClock is the clock of what does not follow the cluster's time: processes, their probes, hooks and logs, and retries.
 func (h *Host) machineClock() clock.Clock { return clock.Machine(h.Clock) }
 
-// makeFolders makes the host's folders. A container of another user can open its own volumes there, whose paths it has, and
+// makeDirs makes the host's directories. A container of another user can open its own volumes there, whose paths it has, and
 // cannot list those of other pods.
-func (h *Host) makeFolders() error {
+func (h *Host) makeDirs() error {
 	for _, dir := range []struct {
 		path string
 		mode fs.FileMode
-	}{{h.Dir, 0o711}, {filepath.Join(h.Dir, podsFolder), 0o711}, {filepath.Join(h.Dir, logsFolder), 0o700}} {
+	}{{h.Dir, 0o711}, {filepath.Join(h.Dir, podsDir), 0o711}, {filepath.Join(h.Dir, logsDir), 0o700}} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return err
 		}
@@ -127,10 +127,10 @@ func (h *Host) makeFolders() error {
 	return nil
 }
 
-// The folders in HostConfig.Dir: one with a folder of volumes per pod UID, and one with a folder of logs per pod.
+// The directories in HostConfig.Dir: one with a directory of volumes per pod UID, and one with a directory of logs per pod.
 const (
-	podsFolder = "pods"
-	logsFolder = "logs"
+	podsDir = "pods"
+	logsDir = "logs"
 )
 
 func nodeOf(pod *corev1.Pod) []string {

@@ -38,7 +38,7 @@ func (v *podVolumes) networkFiles(pod *corev1.Pod, c *corev1.Container, ip strin
 		if text == nil {
 			continue // the machine's own file serves
 		}
-		path := filepath.Join(v.podFolder(), "etc-"+filepath.Base(at))
+		path := filepath.Join(v.podDir(), "etc-"+filepath.Base(at))
 		if err := writeInPlace(path, text); err != nil {
 			return nil, err
 		}

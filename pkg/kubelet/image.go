@@ -18,7 +18,7 @@ type podImages struct {
 	volumes map[string]*imageWait // why the image of a volume is missing, by volume
 }
 
-// failedPull is the back-off of an image that cannot be resolved.
+// failedPull is the backoff of an image that cannot be resolved.
 type failedPull struct {
 	backoff
 	at      time.Time
@@ -87,7 +87,7 @@ func waitForImage(reason, message string, retry time.Duration) *imageWait {
 	return &imageWait{corev1.ContainerStateWaiting{Reason: reason, Message: message}, retry, reason}
 }
 
-// pullFailed starts the back-off of an image that cannot be resolved. During the back-off it returns ImagePullBackOff.
+// pullFailed starts the backoff of an image that cannot be resolved. During the backoff it returns ImagePullBackOff.
 func (p *podImages) pullFailed(ctx context.Context, pod *corev1.Pod, want wantedImage, err error) *imageWait {
 	now := p.clock().Now()
 	last := p.pulls[want.name]

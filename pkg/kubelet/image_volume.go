@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/images"
 )
 
-// resolveVolumes finds the folders of the volumes that show the files of images. As in Kubernetes a missing image does not keep the pod's
+// resolveVolumes finds the directories of the volumes that show the files of images. As in Kubernetes a missing image does not keep the pod's
 // sandbox from starting: the containers that mount it wait, and Events about the pod name the image.
 func (l *podLifecycle) resolveVolumes(ctx context.Context, pod *corev1.Pod) {
 	if l.simulated() {
@@ -21,15 +21,15 @@ func (l *podLifecycle) resolveVolumes(ctx context.Context, pod *corev1.Pod) {
 		if volume.Image == nil {
 			continue
 		}
-		folder, wait := l.images.files(ctx, pod, volume.Image)
+		directory, wait := l.images.files(ctx, pod, volume.Image)
 		put(&l.images.volumes, volume.Name, wait)
 		if wait == nil {
-			put(&l.volumes.claimed, volume.Name, folder)
+			put(&l.volumes.claimed, volume.Name, directory)
 		}
 	}
 }
 
-// files returns the folder with an image's files and records Events about the pod. It returns why containers with that volume wait if there is
+// files returns the directory with an image's files and records Events about the pod. It returns why containers with that volume wait if there is
 // none.
 func (p *podImages) files(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, *imageWait) {
 	found, err := p.kubelet.host.Images.Files(source.Reference)
@@ -63,7 +63,7 @@ func isImage(pod *corev1.Pod, name string) bool {
 	return false
 }
 
-// findSubPath checks that a volume has a file or folder. It follows no link that leads out of the volume.
+// findSubPath checks that a volume has a file or directory. It follows no link that leads out of the volume.
 func findSubPath(volume, sub string) error {
 	root, err := os.OpenRoot(volume)
 	if err != nil {

@@ -37,7 +37,7 @@ type NodeConfig struct {
 
 	Eviction Eviction // of pods when the node's resources run out
 
-	StaticPodPath string // a file or folder with pods that the node runs on its own; "": none
+	StaticPodPath string // a file or directory with pods that the node runs on its own; "": none
 }
 
 // Config configures a Kubelet.
@@ -104,7 +104,7 @@ func New(cfg Config) (*Kubelet, error) {
 		return nil, fmt.Errorf("kubelet %s: %w", k.Name, err)
 	}
 	if !k.Tier.Simulated {
-		if err := h.makeFolders(); err != nil {
+		if err := h.makeDirs(); err != nil {
 			return nil, fmt.Errorf("kubelet %s: %w", k.Name, err)
 		}
 		h.refs.prepare()

@@ -81,7 +81,7 @@ func TestRestarts(t *testing.T) {
 			{name: "c", code: 1, want: "Running c:" + loop + "#2"},
 			{pass: 11 * time.Second, want: "Running c:" + loop + "#2"},
 			{pass: 10 * time.Second, want: "Running c:running<Error=1#3+started+ready"},
-			// It ran for so long that the back-off is reset.
+			// It ran for so long that the backoff is reset.
 			{pass: 11 * time.Minute, name: "c", code: 1, want: "Running c:running<Error=1#4+started+ready"},
 		}},
 		"on failure": {corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}, []step{

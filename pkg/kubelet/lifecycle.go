@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podLifecycle starts and stops the containers of a pod, with their hooks and restart back-offs.
+// podLifecycle starts and stops the containers of a pod, with their hooks and restart backoffs.
 type podLifecycle struct {
 	*podScope
 	prober  *prober
@@ -67,7 +67,7 @@ func (p Pod) with(refused []Container) Pod {
 	return p
 }
 
-// backoff returns a container's restart back-off.
+// backoff returns a container's restart backoff.
 func (l *podLifecycle) backoff(name string) backoff {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *podLifecycle) setWaiting(name string, state corev1.ContainerStateWaitin
 	return true
 }
 
-// recordBackoffs shows the containers in back-off as CrashLoopBackOff, with an Event when the state changes.
+// recordBackoffs shows the containers in backoff as CrashLoopBackOff, with an Event when the state changes.
 func (l *podLifecycle) recordBackoffs(ctx context.Context, pod *corev1.Pod, list []containerInBackoff) {
 	for _, b := range list {
 		state := corev1.ContainerStateWaiting{

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestMemoryLimit: a container above its memory limit is OOMKilled, and restarted with a back-off.
+// TestMemoryLimit: a container above its memory limit is OOMKilled, and restarted with a backoff.
 func TestMemoryLimit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("memory limits are not looked at here")

@@ -13,7 +13,7 @@ import (
 type ownership struct {
 	group      *int64 // nil: owners stay as they are
 	readOnly   bool   // the group may only read
-	onMismatch bool   // leave a volume alone whose top folder is right
+	onMismatch bool   // leave a volume alone whose top directory is right
 }
 
 // ownershipOf returns the ownership of a pod's volumes. Only root can give files to any group: the API has warned others.
@@ -30,7 +30,7 @@ func ownershipOf(pod *corev1.Pod, readOnly bool) ownership {
 const (
 	groupReadWrite = 0o660
 	groupRead      = 0o440
-	groupEnter     = 0o110 // of folders
+	groupEnter     = 0o110 // of directories
 )
 
 func (o ownership) mode(info fs.FileInfo) fs.FileMode {
@@ -61,7 +61,7 @@ func (o ownership) apply(path string) error {
 	})
 }
 
-// applyTo changes one file or folder. A link has an owner, and no permissions of its own.
+// applyTo changes one file or directory. A link has an owner, and no permissions of its own.
 func (o ownership) applyTo(path string) error {
 	if o.group == nil {
 		return nil

@@ -80,13 +80,13 @@ func (p payload) equal(o payload) bool {
 	return true
 }
 
-// write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a new folder,
-// the link ..data leads to that folder, and the names of the files are links below ..data.
+// write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a new directory,
+// the link ..data leads to that directory, and the names of the files are links below ..data.
 func (v *podVolumes) write(volume string, files payload, own ownership) error {
 	if old := v.written[volume]; old != nil && old.equal(files) {
 		return nil
 	}
-	if err := publish(v.folder(volume), files, own); err != nil {
+	if err := publish(v.directory(volume), files, own); err != nil {
 		return err
 	}
 	put(&v.written, volume, files)
@@ -140,7 +140,7 @@ func point(dir, version string) error {
 	return os.Rename(tmp, filepath.Join(dir, dataLink))
 }
 
-// fill writes the files into a new folder.
+// fill writes the files into a new directory.
 func fill(dir string, files payload) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err

@@ -12,7 +12,7 @@ type plan struct {
 	kill     []containerToKill
 	resize   []containerToResize
 	backoff  []containerInBackoff
-	after    time.Duration // of the next plan, for a container in back-off; 0: none
+	after    time.Duration // of the next plan, for a container in backoff; 0: none
 	finished bool          // no container runs or will be started again
 }
 
@@ -35,7 +35,7 @@ type containerToResize struct {
 // containerInBackoff is a container that waits for its next start.
 type containerInBackoff struct {
 	spec  *corev1.Container
-	pause time.Duration // the whole back-off
+	pause time.Duration // the whole backoff
 }
 
 // planInput is what a plan needs beside the runtime's view of the pod.
@@ -160,7 +160,7 @@ func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in 
 	return true
 }
 
-// failedAt returns the time of the failure from which the back-off of a container's next start counts. last is its newest start, which has ended.
+// failedAt returns the time of the failure from which the backoff of a container's next start counts. last is its newest start, which has ended.
 // For one that the kubelet has stopped to start it again, it is the end of the start before; zero without one.
 func failedAt(seen Pod, last Container, restarting bool) time.Time {
 	if !restarting {

@@ -113,7 +113,7 @@ func (k *Kubelet) diskOf(_ context.Context, pod *corev1.Pod) eviction.Pod {
 	out := eviction.Pod{Volumes: map[string]eviction.Disk{}}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil || v.ConfigMap != nil {
-			out.Volumes[v.Name] = eviction.Disk(MeasureDisk(volumes.folder(v.Name)))
+			out.Volumes[v.Name] = eviction.Disk(MeasureDisk(volumes.directory(v.Name)))
 		}
 	}
 	seen, _ := k.view(pod.UID)

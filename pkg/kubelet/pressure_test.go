@@ -156,8 +156,8 @@ func TestEvictionAboveLimit(t *testing.T) {
 	r.pod("large", spec)
 	r.waitSummary("small", "Running c:running+started+ready")
 	pod := r.waitSummary("large", "Running c:running+started+ready")
-	folder := r.host.worker(r.kubelet, keyOf(pod), pod.UID).volumes.folder("v")
-	if err := os.WriteFile(filepath.Join(folder, "file"), make([]byte, 2<<20), 0o600); err != nil {
+	directory := r.host.worker(r.kubelet, keyOf(pod), pod.UID).volumes.directory("v")
+	if err := os.WriteFile(filepath.Join(directory, "file"), make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := r.waitEvicted("large", "c")

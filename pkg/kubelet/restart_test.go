@@ -97,7 +97,7 @@ func withCPU(cpu string) corev1.ResourceRequirements {
 var restartForCPU = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
 
 // TestRestartsStoppedContainer: a container that the kubelet stops to start it again is started again, though it exits with 0 and its restart
-// policy would not restart it. Meanwhile the pod does not end, and there is no back-off.
+// policy would not restart it. Meanwhile the pod does not end, and there is no backoff.
 func TestRestartsStoppedContainer(t *testing.T) {
 	resize := func(cpu string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources = withCPU(cpu) }

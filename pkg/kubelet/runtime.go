@@ -166,7 +166,7 @@ type ContainerSpec struct {
 	Command []string // the program and its arguments
 	Dir     string   // working directory; "" is the runtime's choice
 	Env     []string // NAME=value
-	Mounts  []Mount  // folders and files of the host
+	Mounts  []Mount  // directories and files of the host
 	Network []Mount  // files such as /etc/hosts, which the runtime shows if it can show mounts at their paths
 	LogPath string   // the file for the output, in CRI's log format
 	User    *int64   // uid to run as; nil: the runtime's own
@@ -198,10 +198,10 @@ type Security struct {
 type Image struct {
 	Name string // from the pod's spec
 	ID   string // the status's imageID
-	Root string // a folder that holds its files; "": the host's own
+	Root string // a directory that holds its files; "": the host's own
 }
 
-// Mount is a folder or file of the host at a path of the container.
+// Mount is a directory or file of the host at a path of the container.
 type Mount struct {
 	Host, Container string
 	ReadOnly        bool

@@ -74,19 +74,19 @@ func (s *podScope) event(ctx context.Context, pod *corev1.Pod, fieldPath, kind, 
 	}
 }
 
-// podFolder is the folder of the pod's volumes and termination messages.
-func (s *podScope) podFolder() string {
-	return filepath.Join(s.kubelet.host.Dir, podsFolder, string(s.uid))
+// podDir is the directory of the pod's volumes and termination messages.
+func (s *podScope) podDir() string {
+	return filepath.Join(s.kubelet.host.Dir, podsDir, string(s.uid))
 }
 
-// logFolder is the folder of the logs of the pod's containers.
-func (s *podScope) logFolder(pod *corev1.Pod) string {
-	return filepath.Join(s.kubelet.host.Dir, logsFolder, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+// logDir is the directory of the logs of the pod's containers.
+func (s *podScope) logDir(pod *corev1.Pod) string {
+	return filepath.Join(s.kubelet.host.Dir, logsDir, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
 // logPath is the log of one start of a container.
 func (s *podScope) logPath(pod *corev1.Pod, name string, attempt int) string {
-	return filepath.Join(s.logFolder(pod), name, strconv.Itoa(attempt)+".log")
+	return filepath.Join(s.logDir(pod), name, strconv.Itoa(attempt)+".log")
 }
 
 // host returns the given host of a probe or hook, or the pod's address when it is "".

@@ -35,7 +35,7 @@ const (
 // maxManifest bounds the size of a file with a static pod.
 const maxManifest = 10 << 20
 
-// readStaticPods returns the static pods of a path by their files: a file, or a folder whose files are read without those in folders and
+// readStaticPods returns the static pods of a path by their files: a file, or a directory whose files are read without those in directories and
 // those whose names start with a dot. A missing path has none. It logs and leaves out the files that have no valid pod; their names are
 // returned, too.
 func readStaticPods(path, node string) (pods map[string]*corev1.Pod, invalid []string, err error) {
@@ -67,14 +67,14 @@ func readStaticPods(path, node string) (pods map[string]*corev1.Pod, invalid []s
 	return pods, invalid, nil
 }
 
-func filesIn(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
+func filesIn(directory string) ([]string, error) {
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
 	}
 	var files []string
 	for _, e := range entries {
-		path := filepath.Join(folder, e.Name())
+		path := filepath.Join(directory, e.Name())
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
 			files = append(files, path)
 		}

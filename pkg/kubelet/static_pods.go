@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/folder"
+	"github.com/minikctl/minikctl/pkg/dirwatch"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -28,7 +28,7 @@ type staticPods struct {
 
 // followStaticPods keeps the static pods of the node equal to the files of StaticPodPath until ctx ends.
 func (k *Kubelet) followStaticPods(ctx context.Context, s *staticPods) {
-	changes, stop := folder.Watch(k.StaticPodPath)
+	changes, stop := dirwatch.Watch(k.StaticPodPath)
 	defer stop()
 	tick := k.host.machineClock().NewTicker(staticPollPeriod)
 	defer tick.Stop()

@@ -104,7 +104,7 @@ func TestReadStaticPods(t *testing.T) {
 	}
 }
 
-// staticRig is a rig with a folder of static pods.
+// staticRig is a rig with a directory of static pods.
 func staticRig(t *testing.T) (*rig, func(string)) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yaml")
@@ -124,7 +124,7 @@ func staticRig(t *testing.T) (*rig, func(string)) {
 	return newRig(t, func(_ *HostConfig, c *Config) { c.Node.StaticPodPath = dir }), write
 }
 
-// reread makes the kubelet read the folder: the fake clock has to pass the pause after a change.
+// reread makes the kubelet read the directory: the fake clock has to pass the pause after a change.
 func (r *rig) reread(what string, check func() string) {
 	r.t.Helper()
 	r.until(what, func() string {

@@ -30,7 +30,7 @@ type Driver struct {
 
 // DriverConfig is what a daemon offers to its drivers.
 type DriverConfig struct {
-	Root      string                     // a folder for the driver's files; it may not exist yet
+	Root      string                     // a directory for the driver's files; it may not exist yet
 	Addresses func() (addr.Range, error) // claims the daemon's range of pod addresses
 	Client    client.Client              // of drivers that simulate pods: may read and change all objects; nil for others
 	Clock     clock.Clock

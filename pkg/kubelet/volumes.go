@@ -32,8 +32,8 @@ type podVolumes struct {
 // mountRetry is the pause after a volume could not be set up, before the next attempt.
 const mountRetry = 2 * time.Second
 
-func (v *podVolumes) folder(volume string) string {
-	return filepath.Join(v.podFolder(), "volumes", volume)
+func (v *podVolumes) directory(volume string) string {
+	return filepath.Join(v.podDir(), "volumes", volume)
 }
 
 // mount makes the pod's volumes. A positive duration means that an object is missing, and requests another sync after it.
@@ -101,7 +101,7 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 		if err := v.makeEmptyDir(volume.Name, volume.EmptyDir.Medium); err != nil {
 			return err
 		}
-		return ownershipOf(pod, false).apply(v.folder(volume.Name))
+		return ownershipOf(pod, false).apply(v.directory(volume.Name))
 	case volume.HostPath != nil:
 		return checkHostPath(volume.HostPath)
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
@@ -116,26 +116,26 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 	return v.write(volume.Name, files, ownershipOf(pod, true))
 }
 
-// makeEmptyDir makes the folder of an emptyDir. One in memory is found through a link.
+// makeEmptyDir makes the directory of an emptyDir. One in memory is found through a link.
 func (v *podVolumes) makeEmptyDir(name string, medium corev1.StorageMedium) error {
-	folder := v.folder(name)
-	if medium == corev1.StorageMediumMemory && v.memoryFolder() != "" {
-		folder = filepath.Join(v.memoryFolder(), name)
-		if err := os.MkdirAll(filepath.Dir(v.folder(name)), 0o755); err != nil {
+	directory := v.directory(name)
+	if medium == corev1.StorageMediumMemory && v.memoryDir() != "" {
+		directory = filepath.Join(v.memoryDir(), name)
+		if err := os.MkdirAll(filepath.Dir(v.directory(name)), 0o755); err != nil {
 			return err
 		}
-		if err := os.Symlink(folder, v.folder(name)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(directory, v.directory(name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
+	if err := os.MkdirAll(directory, 0o777); err != nil {
 		return err
 	}
-	return os.Chmod(folder, 0o777) // MkdirAll applies the umask
+	return os.Chmod(directory, 0o777) // MkdirAll applies the umask
 }
 
-// memoryFolder is the folder of the pod's volumes in memory; "": they are on disk.
-func (v *podVolumes) memoryFolder() string {
+// memoryDir is the directory of the pod's volumes in memory; "": they are on disk.
+func (v *podVolumes) memoryDir() string {
 	if v.kubelet.host.Memory == "" {
 		return ""
 	}
@@ -287,7 +287,7 @@ func (v *podVolumes) hostPath(pod *corev1.Pod, name string) (string, error) {
 			return "", fmt.Errorf("volume %q is not set up", name)
 		}
 	}
-	return v.folder(name), nil
+	return v.directory(name), nil
 }
 
 // mounts returns the container's mounts: its volumes, and the file for its termination message.
@@ -307,7 +307,7 @@ func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environme
 				return nil, fmt.Errorf("subPath %q is outside of volume %q", sub, m.Name)
 			}
 			ensure := makeSubPath
-			if isImage(pod, m.Name) { // nothing is made in the folder of an image
+			if isImage(pod, m.Name) { // nothing is made in the directory of an image
 				ensure = findSubPath
 			}
 			if err := ensure(from, sub); err != nil {
@@ -345,7 +345,7 @@ func isReadOnly(pod *corev1.Pod, name string) bool {
 	return false
 }
 
-// makeSubPath makes a folder in a volume if it is missing. It follows no link that leads out of the volume.
+// makeSubPath makes a directory in a volume if it is missing. It follows no link that leads out of the volume.
 func makeSubPath(volume, sub string) error {
 	if err := os.MkdirAll(volume, 0o755); err != nil { // the path of a hostPath may not exist
 		return err
@@ -378,10 +378,10 @@ func (v *podVolumes) makeTerminationFile(c *corev1.Container, attempt int) (stri
 }
 
 func (v *podVolumes) terminationPath(name string, attempt int) string {
-	return filepath.Join(v.podFolder(), "containers", name, fmt.Sprintf("termination-%d", attempt))
+	return filepath.Join(v.podDir(), "containers", name, fmt.Sprintf("termination-%d", attempt))
 }
 
-// remove removes the pod's volumes. A hostPath stays: it is not below the pod's folder.
+// remove removes the pod's volumes. A hostPath stays: it is not below the pod's directory.
 func (v *podVolumes) remove() {
 	clear(v.tokens)
 	clear(v.written)
@@ -389,8 +389,8 @@ func (v *podVolumes) remove() {
 	if v.simulated() {
 		return
 	}
-	err := remove.All(filepath.Join(v.podFolder(), "volumes"))
-	if memory := v.memoryFolder(); memory != "" {
+	err := remove.All(filepath.Join(v.podDir(), "volumes"))
+	if memory := v.memoryDir(); memory != "" {
 		err = errors.Join(err, remove.All(memory))
 	}
 	if err != nil {
@@ -398,12 +398,12 @@ func (v *podVolumes) remove() {
 	}
 }
 
-// removeFolders removes the pod's folder and its logs.
-func (v *podVolumes) removeFolders(pod *corev1.Pod) {
+// removeDirs removes the pod's directory and its logs.
+func (v *podVolumes) removeDirs(pod *corev1.Pod) {
 	if v.simulated() {
 		return
 	}
-	if err := errors.Join(remove.All(v.podFolder()), remove.All(v.logFolder(pod))); err != nil {
+	if err := errors.Join(remove.All(v.podDir()), remove.All(v.logDir(pod))); err != nil {
 		slog.Warn("cannot remove the pod's files", "pod", v.key.String(), "err", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// shown returns the files of a published folder by path, and none if the folder changes meanwhile.
+// shown returns the files of a published directory by path, and none if the directory changes meanwhile.
 func shown(dir string) map[string]string {
 	out := map[string]string{}
 	entries, err := os.ReadDir(dir)
@@ -113,10 +113,10 @@ func TestSubPathsStayInside(t *testing.T) {
 	}
 }
 
-// TestVolumeFoldersArePrivate checks that other users cannot list the host's folders, which contain secrets.
-func TestVolumeFoldersArePrivate(t *testing.T) {
+// TestVolumeDirsArePrivate checks that other users cannot list the host's directories, which contain secrets.
+func TestVolumeDirsArePrivate(t *testing.T) {
 	r := newRig(t)
-	for _, dir := range []string{".", podsFolder, logsFolder} {
+	for _, dir := range []string{".", podsDir, logsDir} {
 		info, err := os.Stat(filepath.Join(r.host.Dir, dir))
 		if err != nil {
 			t.Fatal(err)
@@ -157,18 +157,18 @@ func TestVolumes(t *testing.T) {
 	})
 	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
-	folder := filepath.Dir(spec.Mounts[0].Host)
+	directory := filepath.Dir(spec.Mounts[0].Host)
 	if got := shown(spec.Mounts[0].Host); got["dir/a"] != "1" || len(got) != 1 || spec.Mounts[0].Container != "/etc/cm" {
 		t.Errorf("got %q at %+v", got, spec.Mounts[0])
 	}
-	if got := spec.Mounts[1]; got.Host != filepath.Join(folder, "empty/x/y") {
+	if got := spec.Mounts[1]; got.Host != filepath.Join(directory, "empty/x/y") {
 		t.Errorf("got %+v", got)
 	}
-	if got := shown(filepath.Join(folder, "secret")); got["k"] != "v" {
+	if got := shown(filepath.Join(directory, "secret")); got["k"] != "v" {
 		t.Errorf("secret: got %q", got)
 	}
 	token := func() string {
-		return shown(filepath.Join(folder, "token"))["token/."] + shown(filepath.Join(folder, "token"))["token"]
+		return shown(filepath.Join(directory, "token"))["token/."] + shown(filepath.Join(directory, "token"))["token"]
 	}
 	first := token()
 	if strings.Count(first, ".") != 2 {
@@ -181,7 +181,7 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("the config map's change", func() string {
-		if got := shown(filepath.Join(folder, "cm")); got["dir/a"] != "new" {
+		if got := shown(filepath.Join(directory, "cm")); got["dir/a"] != "new" {
 			return got["dir/a"]
 		}
 		return ""
@@ -192,7 +192,7 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("the label", func() string {
-		if got := shown(filepath.Join(folder, "me")); !strings.Contains(got["labels"], `x="y"`) {
+		if got := shown(filepath.Join(directory, "me")); !strings.Contains(got["labels"], `x="y"`) {
 			return "missing"
 		}
 		return ""
@@ -206,8 +206,8 @@ func TestVolumes(t *testing.T) {
 	})
 	r.delete("p")
 	r.waitSummary("p", "none")
-	if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
-		t.Errorf("the pod was deleted, and %s is left", folder)
+	if _, err := os.Stat(filepath.Join(directory, "..")); !os.IsNotExist(err) {
+		t.Errorf("the pod was deleted, and %s is left", directory)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestVolumeIsUpdatedLater(t *testing.T) {
 	})
 	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
-	folder := spec.Mounts[0].Host
-	if err := errors.Join(os.Rename(folder, folder+".aside"), os.WriteFile(folder, nil, 0o600)); err != nil { // while a file is in its place nothing is written
+	directory := spec.Mounts[0].Host
+	if err := errors.Join(os.Rename(directory, directory+".aside"), os.WriteFile(directory, nil, 0o600)); err != nil { // while a file is in its place nothing is written
 		t.Fatal(err)
 	}
 	cm = cm.DeepCopy()
@@ -235,11 +235,11 @@ func TestVolumeIsUpdatedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.event("p", "FailedMount", `MountVolume.SetUp failed for volume "cm" : …`)
-	if err := errors.Join(os.Remove(folder), os.Rename(folder+".aside", folder)); err != nil {
+	if err := errors.Join(os.Remove(directory), os.Rename(directory+".aside", directory)); err != nil {
 		t.Fatal(err)
 	}
 	r.until("the new value", func() string {
-		if got := shown(folder)["a"]; got != "new" {
+		if got := shown(directory)["a"]; got != "new" {
 			r.advance(mountRetry)
 			return fmt.Sprintf("got %q", got)
 		}

@@ -308,7 +308,7 @@ func (w *podWorker) terminate(ctx context.Context, pod *corev1.Pod) error {
 		w.relist(ctx)
 	}
 	w.volumes.remove()
-	w.volumes.removeFolders(pod) // before the API deletes the pod: the next kubelet finds no trace of a deleted one
+	w.volumes.removeDirs(pod) // before the API deletes the pod: the next kubelet finds no trace of a deleted one
 	w.postLastStatus(ctx, status)
 	return nil
 }
@@ -332,7 +332,7 @@ func (w *podWorker) removeOrphan(ctx context.Context) error {
 		return nil
 	}
 	w.volumes.remove()
-	w.volumes.removeFolders(pod) // before the runtime removes the pod: only its listing leads to the files
+	w.volumes.removeDirs(pod) // before the runtime removes the pod: only its listing leads to the files
 	if known {
 		if err := w.runtime().StopPod(ctx, w.uid); err != nil {
 			return err

@@ -50,7 +50,7 @@ const (
 	maxCauses = 16
 
 	firstRetry, lastRetry = 5 * time.Millisecond, 30 * time.Second
-	// soonRetry bounds the back-offs that follow machine time: the first failures of a key are often races between components, e.g.
+	// soonRetry bounds the backoffs that follow machine time: the first failures of a key are often races between components, e.g.
 	// conflicts, which a cluster resolves by itself when its clock stands still.
 	soonRetry = 100 * time.Millisecond
 )
@@ -209,12 +209,12 @@ func (q *queue) endWait(key objects.Key, d *delay) {
 	}
 }
 
-// setBackoff sets the bounds of the back-off after refused requests; 0 is the default.
+// setBackoff sets the bounds of the backoff after refused requests; 0 is the default.
 func (q *queue) setBackoff(first, last time.Duration) {
 	q.refusals = workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](cmp.Or(first, firstRetry), cmp.Or(last, lastRetry))
 }
 
-// addRateLimited adds a key whose reconcile failed, after its back-off. refused: the API server has refused a request.
+// addRateLimited adds a key whose reconcile failed, after its backoff. refused: the API server has refused a request.
 func (q *queue) addRateLimited(key objects.Key, causes []uint64, refused bool) {
 	q.mu.Lock()
 	q.state(key).addCauses(causes...)

@@ -33,7 +33,7 @@ type Loop struct {
 
 	Workers int // how many keys are reconciled at the same time; 0: 1
 
-	// FirstBackoff and MaxBackoff bound the exponential back-off of a key after requests that the API server has refused. After other
+	// FirstBackoff and MaxBackoff bound the exponential backoff of a key after requests that the API server has refused. After other
 	// errors (no connection, or Conflict, NotFound and AlreadyExists) it is between 5 ms and 30 s. 0: the same.
 	FirstBackoff, MaxBackoff time.Duration
 

@@ -131,7 +131,7 @@ func TestPoints(t *testing.T) {
 	c.bound("waits")
 
 	c.pod("stumbles", "100m")
-	c.bound("stumbles") // after its back-off
+	c.bound("stumbles") // after its backoff
 	c.calls(w, "stumbles", "PreFilter Filter Reserve Permit PreBind Bind Unreserve PreFilter Filter Reserve Permit PreBind Bind PostBind")
 }
 

@@ -42,8 +42,8 @@ func TestReload(t *testing.T) {
 	c := newCluster(t)
 	c.node("empty", "8")
 	c.node("used", "8")
-	folder := t.TempDir()
-	file := filepath.Join(folder, "scheduler.yaml")
+	directory := t.TempDir()
+	file := filepath.Join(directory, "scheduler.yaml")
 	write(t, file, strategy("LeastAllocated"))
 	reloads := make(chan error, 10)
 	c.start(func(cfg *scheduler.Config) {
@@ -90,8 +90,8 @@ func TestReload(t *testing.T) {
 	write(t, file, header+"profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]")
 	reloaded(`profiles[0].plugins.filter.enabled[0].name: Unsupported value: "Nope"`)
 	next(true)
-	write(t, filepath.Join(folder, "new"), strategy("LeastAllocated"))
-	if err := os.Rename(filepath.Join(folder, "new"), file); err != nil {
+	write(t, filepath.Join(directory, "new"), strategy("LeastAllocated"))
+	if err := os.Rename(filepath.Join(directory, "new"), file); err != nil {
 		t.Fatal(err)
 	}
 	reloaded("")
@@ -155,17 +155,17 @@ func TestReloadCloses(t *testing.T) {
 	}
 }
 
-// TestReloadThroughLinks replaces the file as a mounted ConfigMap does: the file and its folder are symbolic links.
+// TestReloadThroughLinks replaces the file as a mounted ConfigMap does: the file and its directory are symbolic links.
 func TestReloadThroughLinks(t *testing.T) {
 	c := newCluster(t)
-	folder := t.TempDir()
+	directory := t.TempDir()
 	version := func(name, content string) {
-		dir := filepath.Join(folder, name)
+		dir := filepath.Join(directory, name)
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, "scheduler.yaml"), content)
-		link := filepath.Join(folder, "..data")
+		link := filepath.Join(directory, "..data")
 		if err := os.Symlink(name, link+"_tmp"); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestReloadThroughLinks(t *testing.T) {
 		}
 	}
 	version("..v1", strategy("LeastAllocated"))
-	file := filepath.Join(folder, "scheduler.yaml")
+	file := filepath.Join(directory, "scheduler.yaml")
 	if err := os.Symlink("..data/scheduler.yaml", file); err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestQueueMovesOnEvents(t *testing.T) {
 			p := q.expect("p")
 			q.requeueUnschedulable(p, sets.New(c.blocker), sets.New[string](), false, q.now)
 			q.expect("")
-			q.now = q.now.Add(time.Minute) // its back-off is over
+			q.now = q.now.Add(time.Minute) // its backoff is over
 			q.sendEvent(c.resource, c.action)
 			if !c.wakes {
 				q.expect("")

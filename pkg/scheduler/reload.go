@@ -17,7 +17,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/folder"
+	"github.com/minikctl/minikctl/pkg/dirwatch"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -27,14 +27,14 @@ const (
 	replaceFile    = time.Second           // a file may be missing or empty for a moment while it is replaced
 )
 
-// watchConfig reloads the configuration when its file changes, or a file that its plugins read, until ctx ends. It watches the folders: an
+// watchConfig reloads the configuration when its file changes, or a file that its plugins read, until ctx ends. It watches the directories: an
 // editor often replaces the file, or the target of a link, by a rename.
 func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
 	var missing <-chan time.Time // while the file is missing or empty: fires after replaceFile
 	generation := int64(1)
-	folders := s.folders()
-	changes, stop := folder.Watch(folders...)
+	dirs := s.dirs()
+	changes, stop := dirwatch.Watch(dirs...)
 	defer func() { stop() }()
 	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
@@ -52,10 +52,10 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 			if s.reload(ctx, now, generation+1) {
 				generation++
 			}
-			if now := s.folders(); !slices.Equal(now, folders) {
+			if now := s.dirs(); !slices.Equal(now, dirs) {
 				stop()
-				folders = now
-				changes, stop = folder.Watch(folders...)
+				dirs = now
+				changes, stop = dirwatch.Watch(dirs...)
 				continue // a change before the new watch
 			}
 		}
@@ -89,11 +89,11 @@ func (s *Scheduler) readFile() ([]byte, error) {
 	return raw, err
 }
 
-// folders returns the folders of the configuration file, and of the files that its plugins read.
-func (s *Scheduler) folders() []string {
+// dirs returns the directories of the configuration file, and of the files that its plugins read.
+func (s *Scheduler) dirs() []string {
 	var out []string
 	for _, file := range append([]fileVersion{{path: s.file}}, s.watched...) {
-		out = append(out, filepath.Dir(file.path), resolvedFolder(file.path))
+		out = append(out, filepath.Dir(file.path), resolvedDir(file.path))
 	}
 	return out
 }
@@ -206,7 +206,7 @@ func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
 	}
 }
 
-func resolvedFolder(path string) string {
+func resolvedDir(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return filepath.Dir(real)
 	}

@@ -13,19 +13,19 @@ import (
 	"syscall"
 )
 
-// cgroup is the folder of a container's cgroup, of version 2 unless its name says otherwise. The methods of noCgroup have no effect.
+// cgroup is the directory of a container's cgroup, of version 2 unless its name says otherwise. The methods of noCgroup have no effect.
 type cgroup string
 
 const noCgroup cgroup = ""
 
 // makeCgroup creates a container's cgroup below parent, which is the cgroup of this process or that of the container's pod; "": none. root is
-// the supervisor's folder and folder the container's. It returns noCgroup without cgroups of version 2, without permission to create one, and on
+// the supervisor's directory and directory the container's. It returns noCgroup without cgroups of version 2, without permission to create one, and on
 // kernels that cannot kill a cgroup (before 5.14).
-func makeCgroup(parent, root, folder string) cgroup {
+func makeCgroup(parent, root, directory string) cgroup {
 	if parent == "" {
 		return noCgroup
 	}
-	g := cgroupBelow(parent, root, folder)
+	g := cgroupBelow(parent, root, directory)
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return noCgroup
 	}
@@ -36,9 +36,9 @@ func makeCgroup(parent, root, folder string) cgroup {
 	return g
 }
 
-// cgroupBelow returns the cgroup below parent that belongs to a container's folder, or to another name, of the supervisor over root.
-func cgroupBelow(parent, root, folder string) cgroup {
-	return cgroup(fmt.Sprintf("%s/%s%016x", parent, groupPrefix(root), hash64(folder)))
+// cgroupBelow returns the cgroup below parent that belongs to a container's directory, or to another name, of the supervisor over root.
+func cgroupBelow(parent, root, directory string) cgroup {
+	return cgroup(fmt.Sprintf("%s/%s%016x", parent, groupPrefix(root), hash64(directory)))
 }
 
 // groupPrefix begins the names of all cgroups of the supervisor over root.
@@ -55,18 +55,18 @@ const memoryFile = "memory.max"
 
 // enableMemory makes the kernel limit the memory of the cgroups below that of this process. It reports whether it does, in either version. In
 // version 2, a cgroup with processes can pass the controller on only if it is the root or has done so before.
-func enableMemory(root, folder string) bool {
+func enableMemory(root, directory string) bool {
 	const limit = 1 << 30
 	if parent := ownCgroup(); parent != "" {
 		_ = os.WriteFile(parent+"/cgroup.subtree_control", []byte("+memory"), 0) // refused, if it is not possible
 	}
-	if g := makeCgroup(ownCgroup(), root, folder); g != noCgroup {
+	if g := makeCgroup(ownCgroup(), root, directory); g != noCgroup {
 		defer func() { _ = g.remove() }() // an empty one does no harm
 		if g.limitMemory(limit) {
 			return true
 		}
 	}
-	g := makeMemoryGroup(root, folder, limit)
+	g := makeMemoryGroup(root, directory, limit)
 	_ = g.remove()
 	return g != noCgroup
 }
@@ -112,7 +112,7 @@ func (g cgroup) outOfMemory() bool {
 	return kills > 0
 }
 
-// ownCgroup returns the folder of the cgroup that this process is in, or "" if it can't be found.
+// ownCgroup returns the directory of the cgroup that this process is in, or "" if it can't be found.
 func ownCgroup() string {
 	cgroups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -122,19 +122,19 @@ func ownCgroup() string {
 	if err != nil {
 		return ""
 	}
-	folder := cgroupFolder(string(cgroups), string(mounts))
-	if folder == "" {
+	directory := cgroupDir(string(cgroups), string(mounts))
+	if directory == "" {
 		return ""
 	}
 	// In another cgroup namespace, the paths in the mount have another meaning.
-	if !slices.Contains(readPIDs(folder), os.Getpid()) {
+	if !slices.Contains(readPIDs(directory), os.Getpid()) {
 		return ""
 	}
-	return folder
+	return directory
 }
 
-// cgroupFolder finds a process's cgroup of version 2 by the content of its files /proc/PID/cgroup and /proc/PID/mountinfo.
-func cgroupFolder(cgroups, mounts string) string {
+// cgroupDir finds a process's cgroup of version 2 by the content of its files /proc/PID/cgroup and /proc/PID/mountinfo.
+func cgroupDir(cgroups, mounts string) string {
 	path, found := "", false
 	for line := range strings.Lines(cgroups) {
 		if rest, ok := strings.CutPrefix(line, "0::"); ok {
@@ -160,17 +160,17 @@ func cgroupFolder(cgroups, mounts string) string {
 
 func (g cgroup) file(name string) string { return string(g) + "/" + name }
 
-// start sets attr so that the process starts in the cgroup. The folder that it returns stays open until then.
+// start sets attr so that the process starts in the cgroup. The directory that it returns stays open until then.
 func (g cgroup) start(attr *syscall.SysProcAttr) (*os.File, error) {
 	if g == noCgroup {
 		return nil, nil
 	}
-	folder, err := os.Open(string(g))
+	directory, err := os.Open(string(g))
 	if err != nil {
 		return nil, err
 	}
-	attr.UseCgroupFD, attr.CgroupFD = true, int(descriptor(folder))
-	return folder, nil
+	attr.UseCgroupFD, attr.CgroupFD = true, int(descriptor(directory))
+	return directory, nil
 }
 
 // kill sends SIGKILL to all processes of the cgroup and of its descendants.
@@ -203,8 +203,8 @@ func (g cgroup) pids() []int {
 	return pids
 }
 
-func readPIDs(folder string) []int {
-	b, err := os.ReadFile(folder + "/cgroup.procs")
+func readPIDs(directory string) []int {
+	b, err := os.ReadFile(directory + "/cgroup.procs")
 	if err != nil {
 		return nil // it has ended
 	}

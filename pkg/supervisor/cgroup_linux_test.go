@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-func TestCgroupFolder(t *testing.T) {
+func TestCgroupDir(t *testing.T) {
 	const (
 		hybrid  = "30 29 0:27 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n31 29 0:28 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n"
 		unified = "25 24 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
@@ -28,20 +28,20 @@ func TestCgroupFolder(t *testing.T) {
 		{"bound, elsewhere", "0::/docker/abcd\n", bound, ""},
 		{"not mounted", "0::/\n", "", ""},
 	} {
-		if got := cgroupFolder(c.cgroups, c.mounts); got != c.want {
+		if got := cgroupDir(c.cgroups, c.mounts); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-func TestControllerFolder(t *testing.T) {
+func TestControllerDir(t *testing.T) {
 	const mounts = "31 29 0:28 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n32 29 0:29 /pod /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
 		"33 29 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
 	const cgroups = "5:cpu,cpuacct:/a:b\n4:memory:/pod/x\n3:cpuset:/\n0::/c\n"
 	for controller, want := range map[string]string{
 		"cpu": "/sys/fs/cgroup/cpu/a:b", "cpuacct": "/sys/fs/cgroup/cpu/a:b", "memory": "/sys/fs/cgroup/memory/x", "cpuset": "", "pids": "",
 	} {
-		if got := controllerFolder(cgroups, mounts, controller); got != want {
+		if got := controllerDir(cgroups, mounts, controller); got != want {
 			t.Errorf("%s: got %q, want %q", controller, got, want)
 		}
 	}
@@ -56,12 +56,12 @@ func TestCgroupHoldsEverySession(t *testing.T) {
 	}
 	cmd := exec.Command("/bin/sh", "-c", "setsid sh -c 'setsid sleep 300 & sleep 300' & wait")
 	cmd.SysProcAttr = role.OwnSession()
-	folder, err := c.cgroup.start(cmd.SysProcAttr)
+	dir, err := c.cgroup.start(cmd.SysProcAttr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = cmd.Start()
-	folder.Close()
+	dir.Close()
 	if err != nil {
 		_ = c.cgroup.remove()
 		t.Skip(err) // a kernel before 5.7, or missing permission
@@ -84,7 +84,7 @@ func TestCgroupHoldsEverySession(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCgroup limits the memory of a folder with the files of a cgroup.
+// TestMemoryOfCgroup limits the memory of a directory with the files of a cgroup.
 func TestMemoryOfCgroup(t *testing.T) {
 	g := cgroup(t.TempDir())
 	if g.limitMemory(1 << 20) {
@@ -119,7 +119,7 @@ func TestMemoryOfCgroup(t *testing.T) {
 	}
 }
 
-// TestMemoryOfController limits the memory of a folder with the files of a cgroup of version 1. A refused limit changes nothing.
+// TestMemoryOfController limits the memory of a directory with the files of a cgroup of version 1. A refused limit changes nothing.
 func TestMemoryOfController(t *testing.T) {
 	const plain, withSwap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	g := groupOf(t, map[string]string{plain: "1000000\n", withSwap: "1000000\n"})
@@ -136,7 +136,7 @@ func TestMemoryOfController(t *testing.T) {
 	checkFiles(t, g, map[string]string{withSwap: "2000000\n"})
 }
 
-// groupOf returns a folder with the files of a cgroup.
+// groupOf returns a directory with the files of a cgroup.
 func groupOf(t *testing.T, files map[string]string) cgroup {
 	t.Helper()
 	g := cgroup(t.TempDir())
@@ -178,11 +178,11 @@ func TestRefusedRelimit(t *testing.T) {
 func TestEnforcedMemory(t *testing.T) {
 	s, c := containerOf()
 	s.root = t.TempDir()
-	c.spec.Folder, c.spec.Memory = s.root+"/c", 20<<20
-	if err := os.Mkdir(c.spec.Folder, 0o700); err != nil { // for its state
+	c.spec.StateDir, c.spec.Memory = s.root+"/c", 20<<20
+	if err := os.Mkdir(c.spec.StateDir, 0o700); err != nil { // for its state
 		t.Fatal(err)
 	}
-	if !enableMemory(s.root, c.spec.Folder) {
+	if !enableMemory(s.root, c.spec.StateDir) {
 		t.Skip("the kernel does not limit the memory of this user's cgroups here")
 	}
 	start(t, s, c, "head -c 200000000 /dev/zero | tail -n 1 >/dev/null; sleep 300", func() {
@@ -218,8 +218,8 @@ func TestEnforcedPIDs(t *testing.T) {
 	if !enablePIDs(s.root) {
 		t.Skip("the kernel does not limit the processes of this user's cgroups here")
 	}
-	other := &container{spec: &wire.Spec{ID: "d", Pod: "p", Folder: s.root + "/d", PodPIDs: 30}, ended: make(chan struct{})}
-	c.spec.Pod, c.spec.Folder, c.spec.PodPIDs = "p", s.root+"/c", 30
+	other := &container{spec: &wire.Spec{ID: "d", Pod: "p", StateDir: s.root + "/d", PodPIDs: 30}, ended: make(chan struct{})}
+	c.spec.Pod, c.spec.StateDir, c.spec.PodPIDs = "p", s.root+"/c", 30
 	const many = "i=0; while [ $i -lt 20 ]; do sleep 300 & i=$((i+1)); done; wait"
 	end := func(c *container) {
 		s.signal(c, syscall.SIGKILL)
@@ -255,7 +255,7 @@ func TestEnforcedPIDs(t *testing.T) {
 func TestDropEmptyGroups(t *testing.T) {
 	s, c := containerOf()
 	s.root = t.TempDir()
-	c.spec.Folder, c.spec.Memory, c.spec.MilliCPU, c.spec.Pod, c.spec.PodPIDs = s.root+"/c", 50<<20, 100, "p", 30
+	c.spec.StateDir, c.spec.Memory, c.spec.MilliCPU, c.spec.Pod, c.spec.PodPIDs = s.root+"/c", 50<<20, 100, "p", 30
 	var all []cgroup
 	start(t, s, c, "sleep 300", func() {
 		all = append(oldGroups(c, &c.status), c.cgroup, cgroup(c.status.PodGroup))
@@ -263,7 +263,7 @@ func TestDropEmptyGroups(t *testing.T) {
 			makeCgroup(ownCgroup(), s.root, "other"), makeCPUGroup(s.root, "other", 100), makeMemoryGroup(s.root, "other", 1<<20),
 			makePodGroup(s.root, "other", 10), makePodController(s.root, "other", 10),
 		}
-		for _, parent := range []string{ownCgroup(), ownController("memory")} { // of a version without the folder in the name
+		for _, parent := range []string{ownCgroup(), ownController("memory")} { // of a version without the directory in the name
 			old := cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash64("/of an older version")))
 			if parent != "" && os.Mkdir(string(old), 0o755) == nil {
 				left = append(left, old)
@@ -298,11 +298,11 @@ func start(t *testing.T, s *supervisor, c *container, script string, before, aft
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := c.cgroup.start(cmd.SysProcAttr)
+	dir, err := c.cgroup.start(cmd.SysProcAttr)
 	if err == nil {
 		err = cmd.Start()
 	}
-	folder.Close()
+	dir.Close()
 	defer func() {
 		if err := s.removeCgroups(c); err != nil {
 			t.Error(err)

@@ -17,7 +17,7 @@ func (s *supervisor) makeCgroups(c *container) {
 			parent, c.status.PodGroup = string(pod), string(pod)
 		}
 	}
-	c.cgroup = makeCgroup(parent, s.root, c.spec.Folder)
+	c.cgroup = makeCgroup(parent, s.root, c.spec.StateDir)
 }
 
 // confine makes the kernel limit a container whose first process waits, by cgroups of version 1 where those of version 2 don't. A limit that
@@ -25,11 +25,11 @@ func (s *supervisor) makeCgroups(c *container) {
 func (s *supervisor) confine(c *container, child *child) {
 	st, spec := &c.status, c.spec
 	if spec.MilliCPU > 0 && !c.cgroup.limitCPU(spec.MilliCPU) {
-		st.CPUGroup = string(joined(c, child, makeCPUGroup(s.root, spec.Folder, spec.MilliCPU)))
+		st.CPUGroup = string(joined(c, child, makeCPUGroup(s.root, spec.StateDir, spec.MilliCPU)))
 	}
 	if spec.Memory > 0 {
 		if st.MemoryEnforced = c.cgroup.limitMemory(spec.Memory); !st.MemoryEnforced {
-			st.MemoryGroup = string(joined(c, child, makeMemoryGroup(s.root, spec.Folder, spec.Memory)))
+			st.MemoryGroup = string(joined(c, child, makeMemoryGroup(s.root, spec.StateDir, spec.Memory)))
 		}
 	}
 	if spec.PodPIDs == 0 || isBelow(c.cgroup, st.PodGroup) {
@@ -54,7 +54,7 @@ func joined(c *container, child *child, g cgroup) cgroup {
 	return g
 }
 
-// isBelow reports whether a cgroup is in the one with the folder parent.
+// isBelow reports whether a cgroup is in the one with the directory parent.
 func isBelow(g cgroup, parent string) bool {
 	return parent != "" && strings.HasPrefix(string(g), parent+"/")
 }

@@ -53,7 +53,7 @@ func (s *supervisor) start(spec *wire.Spec) (*wire.Status, error) {
 		s.mu.Lock()
 		delete(s.containers, spec.ID)
 		s.mu.Unlock()
-		return nil, errors.Join(err, remove.All(spec.Folder))
+		return nil, errors.Join(err, remove.All(spec.StateDir))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *supervisor) launch(c *container) error {
 	c.keeping.process = openProcess(child.Process)
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
-	c.status.Tag = tag(child.Process, c.spec.Folder)
+	c.status.Tag = tag(child.Process, c.spec.StateDir)
 	if err = errEnding; !s.ending {
 		c.status.Running = true
 		// Saved before the program may run: if the supervisor dies now, the next one finds the process.
@@ -163,9 +163,9 @@ func (s *supervisor) unlisten(c *container) {
 	s.keeper.drop(c.spec.ID)
 }
 
-// prepare creates the container's folder and the links to its mounts.
+// prepare creates the container's directory and the links to its mounts.
 func (c *container) prepare() error {
-	if err := os.Mkdir(c.spec.Folder, 0o711); err != nil {
+	if err := os.Mkdir(c.spec.StateDir, 0o711); err != nil {
 		return err
 	}
 	if err := os.Mkdir(c.spec.Root(), 0o755); err != nil {
@@ -235,7 +235,7 @@ func (s *supervisor) forkInto(c *container, spec *wire.Spec, argv []string, std 
 	return s.fork(noCgroup, s.namespaces, spec, argv, std, tty)
 }
 
-// fork makes a child in the cgroup in, with the user, folder, environment, filter and mounts of spec.
+// fork makes a child in the cgroup in, with the user, directory, environment, filter and mounts of spec.
 func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
 	conn, theirs, err := wire.Pair()
 	if err != nil {
@@ -244,13 +244,13 @@ func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []strin
 	cmd := role.Start(role.Launch, argv) // the arguments only show in lists of processes
 	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: role.OwnSession()}
 	n.start(attr.Sys, spec)
-	folder, err := in.start(attr.Sys)
+	dir, err := in.start(attr.Sys)
 	if err != nil {
 		theirs.Close()
 		conn.Close()
 		return nil, err
 	}
-	defer folder.Close() // nil without a cgroup
+	defer dir.Close() // nil without a cgroup
 	for _, f := range append(std[:3:3], theirs) {
 		attr.Files = append(attr.Files, descriptor(f))
 	}
@@ -269,7 +269,7 @@ func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []strin
 	}
 	launch := wire.Launch{Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty, Security: spec.Security}
 	if n != noNamespaces && spec.Namespaced() {
-		launch.Mounts, launch.MountFolder, launch.Hostname, launch.Links = spec.Mounts, spec.MountFolder(), spec.Hostname, spec.Links
+		launch.Mounts, launch.MountDir, launch.Hostname, launch.Links = spec.Mounts, spec.MountDir(), spec.Hostname, spec.Links
 	}
 	p := wire.Process{PID: pid, Born: born(pid)}
 	return &child{Process: p, cgroup: in, exited: exited, conn: conn, launch: launch}, nil

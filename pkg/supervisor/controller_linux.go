@@ -14,12 +14,12 @@ import (
 )
 
 // makeController creates a container's cgroup of version 1 for a controller. It returns noCgroup where it can't.
-func makeController(name, root, folder string) cgroup {
+func makeController(name, root, directory string) cgroup {
 	parent := ownController(name)
 	if parent == "" {
 		return noCgroup
 	}
-	g := cgroupBelow(parent, root, folder)
+	g := cgroupBelow(parent, root, directory)
 	if err := os.Mkdir(string(g), 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // a killed supervisor may have left an empty one
 		return noCgroup
 	}
@@ -29,7 +29,7 @@ func makeController(name, root, folder string) cgroup {
 // add moves a process into the cgroup.
 func (g cgroup) add(pid int) error { return g.write("cgroup.procs", strconv.Itoa(pid)) }
 
-// ownController returns the folder of the cgroup of version 1 that this process is in for a controller, or "" if it can't be found or
+// ownController returns the directory of the cgroup of version 1 that this process is in for a controller, or "" if it can't be found or
 // this process can't create cgroups in it.
 func ownController(name string) string {
 	cgroups, err := os.ReadFile("/proc/self/cgroup")
@@ -40,15 +40,15 @@ func ownController(name string) string {
 	if err != nil {
 		return ""
 	}
-	folder := controllerFolder(string(cgroups), string(mounts), name)
-	if folder == "" || unix.Access(folder, unix.W_OK) != nil || !slices.Contains(readPIDs(folder), os.Getpid()) {
+	directory := controllerDir(string(cgroups), string(mounts), name)
+	if directory == "" || unix.Access(directory, unix.W_OK) != nil || !slices.Contains(readPIDs(directory), os.Getpid()) {
 		return ""
 	}
-	return folder
+	return directory
 }
 
-// controllerFolder is cgroupFolder for a controller of version 1.
-func controllerFolder(cgroups, mounts, name string) string {
+// controllerDir is cgroupDir for a controller of version 1.
+func controllerDir(cgroups, mounts, name string) string {
 	own, found := "", false
 	for line := range strings.Lines(cgroups) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -72,8 +72,8 @@ func controllerFolder(cgroups, mounts, name string) string {
 	return ""
 }
 
-// dropEmptyGroups removes the cgroups without a process that a killed supervisor over the folder root has left. It also removes the empty
-// ones of older versions, whose names do not have the folder: only killed supervisors leave them empty for more than a moment.
+// dropEmptyGroups removes the cgroups without a process that a killed supervisor over the directory root has left. It also removes the empty
+// ones of older versions, whose names do not have the directory: only killed supervisors leave them empty for more than a moment.
 func dropEmptyGroups(root string) {
 	parents := []string{ownCgroup()}
 	for _, name := range []string{"cpu", "memory", "pids"} {
@@ -92,7 +92,7 @@ func dropEmptyGroups(root string) {
 	}
 }
 
-// ofOlderVersion reports whether a cgroup of that name belongs to a container of a version that did not put the supervisor's folder into names.
+// ofOlderVersion reports whether a cgroup of that name belongs to a container of a version that did not put the supervisor's directory into names.
 func ofOlderVersion(name string) bool {
 	hash, ok := strings.CutPrefix(name, "minikctl-")
 	_, err := strconv.ParseUint(hash, 16, 64)
@@ -137,8 +137,8 @@ func (g cgroup) setMemory(limit int64) error {
 }
 
 // makeMemoryGroup creates a container's cgroup of version 1 with a memory limit. It returns noCgroup where it can't.
-func makeMemoryGroup(root, folder string, limit int64) cgroup {
-	g := makeController("memory", root, folder)
+func makeMemoryGroup(root, directory string, limit int64) cgroup {
+	g := makeController("memory", root, directory)
 	if g != noCgroup && g.setMemory(limit) != nil {
 		_ = g.remove()
 		return noCgroup

@@ -15,18 +15,18 @@ const (
 func cpuQuota(milliCPU int64) int64 { return max(milliCPU*cpuPeriod/1000, minQuota) }
 
 // enableCPU makes the kernel limit the CPU time of cgroups below that of this process. It reports whether it does, in either version.
-func enableCPU(root, folder string) bool {
+func enableCPU(root, directory string) bool {
 	const limit = 1000
 	if parent := ownCgroup(); parent != "" {
 		_ = os.WriteFile(parent+"/cgroup.subtree_control", []byte("+cpu"), 0) // refused, if it is not possible
 	}
-	if g := makeCgroup(ownCgroup(), root, folder); g != noCgroup {
+	if g := makeCgroup(ownCgroup(), root, directory); g != noCgroup {
 		defer func() { _ = g.remove() }() // an empty one does no harm
 		if g.limitCPU(limit) {
 			return true
 		}
 	}
-	g := makeCPUGroup(root, folder, limit)
+	g := makeCPUGroup(root, directory, limit)
 	_ = g.remove()
 	return g != noCgroup
 }
@@ -43,8 +43,8 @@ func (g cgroup) limitCPU(milliCPU int64) bool {
 }
 
 // makeCPUGroup creates a container's cgroup of version 1 with a CPU limit. It returns noCgroup where it can't.
-func makeCPUGroup(root, folder string, milliCPU int64) cgroup {
-	g := makeController("cpu", root, folder)
+func makeCPUGroup(root, directory string, milliCPU int64) cgroup {
+	g := makeController("cpu", root, directory)
 	if g != noCgroup && (g.set("cpu.cfs_period_us", cpuPeriod) != nil || g.set("cpu.cfs_quota_us", cpuQuota(milliCPU)) != nil) {
 		_ = g.remove()
 		return noCgroup

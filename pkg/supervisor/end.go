@@ -148,11 +148,11 @@ func (s *supervisor) remove(id string) error {
 	if c.status.Running || c.status.Revision == 0 {
 		return fmt.Errorf("%s: %w", id, wire.ErrRunning)
 	}
-	// The state file goes first: load drops folders without one.
-	if err := os.Remove(c.spec.Folder + "/" + wire.StateFile); err != nil && !os.IsNotExist(err) {
+	// The state file goes first: load drops directories without one.
+	if err := os.Remove(c.spec.StateDir + "/" + wire.StateFile); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	if err := remove.All(c.spec.Folder); err != nil {
+	if err := remove.All(c.spec.StateDir); err != nil {
 		return err
 	}
 	delete(s.containers, id)

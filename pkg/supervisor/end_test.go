@@ -19,7 +19,7 @@ func TestEndAllDuringStart(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.endAll(0) }()
 		synctest.Wait()
-		if _, err := s.start(&wire.Spec{ID: "next", Argv: []string{"true"}, Folder: t.TempDir() + "/missing/next"}); !errors.Is(err, errEnding) {
+		if _, err := s.start(&wire.Spec{ID: "next", Argv: []string{"true"}, StateDir: t.TempDir() + "/missing/next"}); !errors.Is(err, errEnding) {
 			t.Errorf("another start: got %v, want %v", err, errEnding)
 		}
 		select {

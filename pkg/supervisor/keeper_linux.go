@@ -248,11 +248,11 @@ const (
 	restartNext  = 10 * time.Second
 )
 
-// Keep runs the keeper of the folder that is args[0]. Descriptor 3 is the connection to the supervisor that has started it,
+// Keep runs the keeper of the directory that is args[0]. Descriptor 3 is the connection to the supervisor that has started it,
 // and descriptor 4 the socket on which it accepts the next one.
 func Keep(args []string) error {
 	if len(args) != 1 {
-		return errors.New("keeper: want one folder")
+		return errors.New("keeper: want one directory")
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	conn, err := wire.FileConn(os.NewFile(3, "supervisor"))
@@ -274,13 +274,13 @@ func Keep(args []string) error {
 			next <- conn
 		}
 	}()
-	folder, err := os.Stat(args[0])
+	directory, err := os.Stat(args[0])
 	if err != nil {
 		return fmt.Errorf("keeper: %w", err)
 	}
 	held := holdings{}
 	for conn != nil && !held.serve(conn) {
-		conn = held.await(args[0], folder, next)
+		conn = held.await(args[0], directory, next)
 	}
 	return nil
 }
@@ -323,8 +323,8 @@ func (h holdings) serve(conn *wire.Conn) (end bool) {
 }
 
 // await returns the connection of the next supervisor. It starts one if no daemon does. It returns nil if the keeper holds
-// nothing, and if no supervisor can run because the folder was removed, or is another one.
-func (h holdings) await(root string, folder os.FileInfo, next <-chan *wire.Conn) *wire.Conn {
+// nothing, and if no supervisor can run because the directory was removed, or is another one.
+func (h holdings) await(root string, directory os.FileInfo, next <-chan *wire.Conn) *wire.Conn {
 	wait := restartFirst
 	for len(h) > 0 {
 		select {
@@ -338,7 +338,7 @@ func (h holdings) await(root string, folder os.FileInfo, next <-chan *wire.Conn)
 		}
 		wait = restartNext
 		now, err := os.Stat(root)
-		if _, lockErr := os.Stat(root + "/" + wire.LockFile); err != nil || lockErr != nil || !os.SameFile(folder, now) {
+		if _, lockErr := os.Stat(root + "/" + wire.LockFile); err != nil || lockErr != nil || !os.SameFile(directory, now) {
 			return nil // the calls of the containers fail from now on, instead of waiting
 		}
 		if err := startSupervisor(root); err != nil {
@@ -348,7 +348,7 @@ func (h holdings) await(root string, folder os.FileInfo, next <-chan *wire.Conn)
 	return nil
 }
 
-// startSupervisor starts a supervisor over the folder root. The supervisor ends at once if another one serves the folder.
+// startSupervisor starts a supervisor over the directory root. The supervisor ends at once if another one serves the directory.
 func startSupervisor(root string) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 func TestEndedSessionsAreForgotten(t *testing.T) {
 	s := &supervisor{}
-	c := &container{spec: &wire.Spec{ID: "c", Folder: t.TempDir()}}
+	c := &container{spec: &wire.Spec{ID: "c", StateDir: t.TempDir()}}
 	self := wire.Process{PID: os.Getpid(), Born: born(os.Getpid())}
 	const none = 1 << 30 // above every process number
 	s.joinSession(c, self)
@@ -128,7 +128,7 @@ func (s session) alive() (leader, child bool) {
 // containerOf returns a container whose recorded sessions are those of leaders.
 func containerOf(leaders ...wire.Process) (*supervisor, *container) {
 	c := &container{
-		spec:   &wire.Spec{ID: "c", Folder: "/container"},
+		spec:   &wire.Spec{ID: "c", StateDir: "/container"},
 		status: wire.Status{Leaders: leaders, PID: 1 << 30, Born: 1},
 	}
 	return &supervisor{containers: map[string]*container{"c": c}}, c

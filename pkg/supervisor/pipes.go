@@ -111,7 +111,7 @@ func openBlocking(path string, mode int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func (c *container) pipe(name string) string { return c.spec.Folder + "/" + name }
+func (c *container) pipe(name string) string { return c.spec.StateDir + "/" + name }
 
 func (p *pipes) close() {
 	for _, f := range []*os.File{p.out, p.err, p.in} {

@@ -20,7 +20,7 @@ func (s *supervisor) probe(address string) string {
 }
 
 func (s *supervisor) tryAddress(address string) string {
-	spec := &wire.Spec{ID: "probe", Address: address, Folder: s.root, Env: role.Inherited()}
+	spec := &wire.Spec{ID: "probe", Address: address, StateDir: s.root, Env: role.Inherited()}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err.Error()
@@ -50,8 +50,8 @@ func (s *supervisor) tryAddress(address string) string {
 func (s *supervisor) probeNamespaces() {
 	defer close(s.namespacesProbed)
 	dropEmptyGroups(s.root)
-	folder := s.root + "/run/probe"
-	s.memoryEnforced, s.cpuEnforced, s.pidsEnforced = enableMemory(s.root, folder), enableCPU(s.root, folder), enablePIDs(s.root)
+	dir := s.root + "/run/probe"
+	s.memoryEnforced, s.cpuEnforced, s.pidsEnforced = enableMemory(s.root, dir), enableCPU(s.root, dir), enablePIDs(s.root)
 	s.namespacesRefused = "not available on " + runtime.GOOS
 	for _, n := range possibleNamespaces() {
 		if s.namespacesRefused = s.tryMount(n); s.namespacesRefused == "" {
@@ -62,17 +62,17 @@ func (s *supervisor) probeNamespaces() {
 }
 
 func (s *supervisor) tryMount(n namespaces) (refused string) {
-	folder := s.root + "/run/probe"
-	if err := os.RemoveAll(folder); err != nil { // left by a killed supervisor
+	dir := s.root + "/run/probe"
+	if err := os.RemoveAll(dir); err != nil { // left by a killed supervisor
 		return err.Error()
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err.Error()
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(dir)
 	spec := &wire.Spec{
-		ID: "probe", Folder: folder, Env: role.Inherited(),
-		Mounts: []wire.Mount{{Path: "/minikctl.dev/probe", Host: folder}},
+		ID: "probe", StateDir: dir, Env: role.Inherited(),
+		Mounts: []wire.Mount{{Path: "/minikctl.dev/probe", Host: dir}},
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *supervisor) tryMount(n namespaces) (refused string) {
 		return err.Error()
 	}
 	if status := <-child.exited; status.ExitStatus() != 0 {
-		return "a mounted folder does not appear"
+		return "a mounted directory does not appear"
 	}
 	return ""
 }

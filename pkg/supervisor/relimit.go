@@ -78,7 +78,7 @@ func (s *supervisor) changeCPU(c *container, milliCPU int64) (g cgroup, made boo
 	if c.cgroup.limitCPU(milliCPU) || milliCPU == 0 {
 		return noCgroup, false, nil
 	}
-	if g = makeCPUGroup(s.root, c.spec.Folder, milliCPU); g == noCgroup {
+	if g = makeCPUGroup(s.root, c.spec.StateDir, milliCPU); g == noCgroup {
 		return noCgroup, false, nil
 	}
 	s.moveMembers(c, g)

@@ -26,7 +26,7 @@ func (c *container) save() error {
 	if err != nil {
 		return err
 	}
-	path := c.spec.Folder + "/" + wire.StateFile
+	path := c.spec.StateDir + "/" + wire.StateFile
 	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
 		return err
 	}
@@ -77,21 +77,21 @@ func load(root string) ([]*container, error) {
 	}
 	var all []*container
 	for _, e := range entries {
-		folder := root + "/" + wire.Containers + "/" + e.Name()
-		b, err := os.ReadFile(folder + "/" + wire.StateFile)
+		dir := root + "/" + wire.Containers + "/" + e.Name()
+		b, err := os.ReadFile(dir + "/" + wire.StateFile)
 		var status wire.Status
 		if err == nil {
 			err = json.Unmarshal(b, &status)
 		}
 		if err != nil || status.Spec == nil || status.Spec.ID != e.Name() {
-			// The container was being created or removed: no process runs in this folder.
-			logf("drop %s: %v", folder, err)
-			if err := remove.All(folder); err != nil {
+			// The container was being created or removed: no process runs in this directory.
+			logf("drop %s: %v", dir, err)
+			if err := remove.All(dir); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		status.Spec.Folder = folder
+		status.Spec.StateDir = dir
 		all = append(all, &container{
 			spec: status.Spec, status: status, cgroup: cgroup(status.Cgroup), ended: make(chan struct{}),
 		})

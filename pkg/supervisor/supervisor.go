@@ -36,8 +36,8 @@ import (
 const (
 	// idle is how long a supervisor with nothing to do waits for a daemon.
 	idle = 10 * time.Second
-	// folderInterval is how often a supervisor checks that its folder still exists.
-	folderInterval = 5 * time.Second
+	// dirInterval is how often a supervisor checks that its directory still exists.
+	dirInterval = 5 * time.Second
 )
 
 type supervisor struct {
@@ -73,7 +73,7 @@ type supervisor struct {
 	stopOnce   sync.Once
 }
 
-// Command returns the command that runs a supervisor over the folder root. The process must lead a new session to outlive
+// Command returns the command that runs a supervisor over the directory root. The process must lead a new session to outlive
 // its parent. If its start fails, it writes the reason to its standard error. It closes its descriptor 3 as soon as it
 // accepts connections.
 func Command(root string) role.Command {
@@ -81,10 +81,10 @@ func Command(root string) role.Command {
 	return role.Start(role.Supervisor, []string{root}, "GOGC=50")
 }
 
-// Main runs the supervisor over the folder that is args[0] until it has nothing to do.
+// Main runs the supervisor over the directory that is args[0] until it has nothing to do.
 func Main(args []string) error {
 	if len(args) != 1 {
-		return errors.New("supervisor: want one folder")
+		return errors.New("supervisor: want one directory")
 	}
 	// A terminal that closes or a Ctrl-C ends the daemon, not its pods.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
@@ -114,7 +114,7 @@ func (s *supervisor) run() error {
 	}
 	go s.reaper.run()
 	go s.probeNamespaces()
-	defer func() { <-s.namespacesProbed }() // it uses the folder, which may be removed once the lock is free
+	defer func() { <-s.namespacesProbed }() // it uses the directory, which may be removed once the lock is free
 	s.loadRanges()
 	if err := s.adopt(s.keeper.connect()); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *supervisor) run() error {
 		return err
 	}
 	defer func() {
-		if filelock.InPlace(lock) { // and not another supervisor's in a new folder
+		if filelock.InPlace(lock) { // and not another supervisor's in a new directory
 			os.Remove(socket) // while the lock is still held
 		}
 	}()
@@ -140,7 +140,7 @@ func (s *supervisor) run() error {
 func lockFile(path string) (*os.File, error) {
 	f, err := filelock.Try(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, filelock.ErrHeld) {
-		return nil, fmt.Errorf("%s: another supervisor serves this folder", path)
+		return nil, fmt.Errorf("%s: another supervisor serves this directory", path)
 	}
 	if err != nil {
 		return nil, err
@@ -156,10 +156,10 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// waitIdle returns when there has been nothing to do for a while, and after Shutdown. It also returns when the folder was
+// waitIdle returns when there has been nothing to do for a while, and after Shutdown. It also returns when the directory was
 // removed, after it has ended the containers: no daemon could find them any more.
 func (s *supervisor) waitIdle(lock *os.File) error {
-	home := time.NewTicker(folderInterval)
+	home := time.NewTicker(dirInterval)
 	defer home.Stop()
 	over := time.NewTimer(idle)
 	defer over.Stop()

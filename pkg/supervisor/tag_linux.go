@@ -25,9 +25,9 @@ const lowestTag = 1 << 62
 
 // tag sets a tag on the first process of a container, before its program runs. It returns 0 if the process may not have the
 // tag: lowering a limit needs no privileges, but the limit may be lower already.
-func tag(first wire.Process, folder string) uint64 {
+func tag(first wire.Process, directory string) uint64 {
 	hash := fnv.New64a()
-	_, _ = fmt.Fprintln(hash, folder, first.PID, first.Born) // never fails
+	_, _ = fmt.Fprintln(hash, directory, first.PID, first.Born) // never fails
 	value := lowestTag | hash.Sum64()>>2
 	if !setTag(first.PID, value) {
 		return 0

@@ -21,11 +21,11 @@ func TestTagFindsEveryProcess(t *testing.T) {
 	needTags(t)
 	own, other := newSession(t), newSession(t)
 	s, c := containerOf()
-	c.status.Tag = tag(own.leader, c.spec.Folder)
+	c.status.Tag = tag(own.leader, c.spec.StateDir)
 	if c.status.Tag == 0 || !setTag(own.child.PID, c.status.Tag) {
 		t.Fatal("no tag can be set")
 	}
-	if another := tag(other.leader, c.spec.Folder); another == c.status.Tag {
+	if another := tag(other.leader, c.spec.StateDir); another == c.status.Tag {
 		t.Fatal("two processes have the same tag")
 	}
 	own.endLeader(t)

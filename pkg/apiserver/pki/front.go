@@ -40,7 +40,7 @@ func (p *PKI) FrontProxyPool() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// FrontProxy returns the certificate that the API server shows to extension servers. It is kept in the folder and
+// FrontProxy returns the certificate that the API server shows to extension servers. It is kept in the directory and
 // renewed before it expires.
 func (p *PKI) FrontProxy() (*tls.Certificate, error) {
 	ca, err := p.frontCA()

@@ -35,7 +35,7 @@ func (p *PKI) KubeletClient() (Pair, error) {
 // Node returns the client certificate of a node's kubelet.
 func (p *PKI) Node(name string) (Pair, error) { return p.Client("system:node:"+name, user.NodesGroup) }
 
-// Client returns a client certificate for a user name and its groups. It is kept in the folder and renewed before it
+// Client returns a client certificate for a user name and its groups. It is kept in the directory and renewed before it
 // expires.
 func (p *PKI) Client(name string, groups ...string) (Pair, error) {
 	c, err := p.cached(clientFile(name), leaf{name: name, groups: groups})
@@ -113,7 +113,7 @@ func servingHosts(extra []string) []string {
 }
 
 // KubeletTLS returns the TLS configuration of a kubelet's server with a certificate of the cluster's authority, which the API
-// server verifies. It is kept in the folder and renewed while the server runs.
+// server verifies. It is kept in the directory and renewed while the server runs.
 func (p *PKI) KubeletTLS(node string, hosts ...string) (*tls.Config, error) {
 	l := leaf{name: "system:node:" + node, groups: []string{user.NodesGroup}, hosts: append([]string{node}, hosts...)}
 	slices.Sort(l.hosts)

@@ -36,7 +36,7 @@ func WriteKubeconfig(path string, c *api.Config) error {
 		return fmt.Errorf("encode the kubeconfig: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make the folder of the kubeconfig: %w", err)
+		return fmt.Errorf("make the directory of the kubeconfig: %w", err)
 	}
 	return writeFile(path, raw)
 }

@@ -43,7 +43,7 @@ func edit(path string, change func(*kubeconfig) error) (err error) {
 		path = real
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make the folder of the kubeconfig: %w", err)
+		return fmt.Errorf("make the directory of the kubeconfig: %w", err)
 	}
 	unlock, err := lock(path + ".lock")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package pki owns the cluster's keys and certificates: its certificate authority, the API server's serving
 // certificate, the client certificates of the administrator and of components, the authority and certificate of the
-// front proxy, which are created on first use, and the key that signs ServiceAccount tokens. Each is a PEM file in one folder.
+// front proxy, which are created on first use, and the key that signs ServiceAccount tokens. Each is a PEM file in one directory.
 // A file holds the private key and its certificate together, so that they always match.
 package pki
 
@@ -30,7 +30,7 @@ const (
 	backdate = time.Hour
 )
 
-// The files of the folder.
+// The files of the directory.
 const (
 	caFile             = "ca.pem"
 	servingFile        = "apiserver.pem"
@@ -38,7 +38,7 @@ const (
 	tokenFile          = "service-account.pem"
 )
 
-// PKI holds the keys and certificates of one folder. It is safe for concurrent use.
+// PKI holds the keys and certificates of one directory. It is safe for concurrent use.
 type PKI struct {
 	dir string
 	clk clock.Clock
@@ -50,13 +50,13 @@ type PKI struct {
 	front *pair // the front proxy's authority; nil: not created yet
 }
 
-// Open loads the keys of dir, or creates them. Only one process may use a folder at a time.
+// Open loads the keys of dir, or creates them. Only one process may use a directory at a time.
 func Open(dir string, clk clock.Clock) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the keys: %w", err)
+		return nil, fmt.Errorf("make the directory of the keys: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("protect the folder of the keys: %w", err)
+		return nil, fmt.Errorf("protect the directory of the keys: %w", err)
 	}
 	p := &PKI{dir: dir, clk: clock.Machine(clk), pairs: map[string]pair{}}
 	if err := p.openCA(); err != nil {

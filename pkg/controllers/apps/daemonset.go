@@ -26,7 +26,7 @@ var daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 // daemonBurst bounds how many pods one sync of a DaemonSet creates, and how many it deletes.
 const daemonBurst = 250
 
-// The back-off before the failed pods of a node are deleted, which makes the next pod start.
+// The backoff before the failed pods of a node are deleted, which makes the next pod start.
 const (
 	firstFailedBackoff = time.Second
 	maxFailedBackoff   = 15 * time.Minute

@@ -119,8 +119,8 @@ func (r *daemonSet) recordEnded(ctx context.Context, s *daemonSync, ended []*cor
 	}
 }
 
-// failedBackoff returns the back-off of a DaemonSet's failed pods by node: how long they must wait, and 0 once they may be deleted,
-// which begins the next, longer back-off.
+// failedBackoff returns the backoff of a DaemonSet's failed pods by node: how long they must wait, and 0 once they may be deleted,
+// which begins the next, longer backoff.
 func (r *daemonSet) failedBackoff(set *appsv1.DaemonSet) func(node string) time.Duration {
 	collected := false
 	return func(node string) time.Duration {

@@ -24,7 +24,7 @@ type backoff struct {
 	last     time.Time // when the last pod failed
 }
 
-// next returns the back-off after the end of more pods. Failures before the last success don't count.
+// next returns the backoff after the end of more pods. Failures before the last success don't count.
 func (b backoff) next(succeeded, failed []*corev1.Pod) backoff {
 	var success time.Time
 	for _, p := range succeeded {
@@ -101,7 +101,7 @@ func containersFinished(p *corev1.Pod) (time.Time, bool) {
 	return last, !last.IsZero()
 }
 
-// backoffs holds the back-off of each unfinished Job. It is in memory only: a restarted controller replaces failed pods without a
+// backoffs holds the backoff of each unfinished Job. It is in memory only: a restarted controller replaces failed pods without a
 // pause. It is safe for concurrent use.
 type backoffs struct {
 	mu   sync.Mutex
@@ -122,7 +122,7 @@ func (b *backoffs) get(key objects.Key, uid types.UID) backoff {
 	return backoff{}
 }
 
-// set stores the back-off of a Job. A Job without failures takes no memory.
+// set stores the backoff of a Job. A Job without failures takes no memory.
 func (b *backoffs) set(key objects.Key, uid types.UID, now backoff) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -112,7 +112,7 @@ func TestFinishTime(t *testing.T) {
 	}
 }
 
-// TestBackoffs: a Job of the same name gets no back-off of an earlier one.
+// TestBackoffs: a Job of the same name gets no backoff of an earlier one.
 func TestBackoffs(t *testing.T) {
 	b := backoffs{jobs: map[objects.Key]jobBackoff{}}
 	key, one := objects.Key{Namespace: "ns", Name: "j"}, backoff{1, noon}

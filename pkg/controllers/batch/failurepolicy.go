@@ -62,7 +62,7 @@ func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, s *corev1.
 	return false
 }
 
-// countsFailure reports whether a failed pod counts towards the back-off limits: every one does, unless a rule ignores it.
+// countsFailure reports whether a failed pod counts towards the backoff limits: every one does, unless a rule ignores it.
 func countsFailure(policy *batchv1.PodFailurePolicy, p *corev1.Pod) bool {
 	action, _ := matchFailurePolicy(policy, p)
 	return action != batchv1.PodFailurePolicyActionIgnore

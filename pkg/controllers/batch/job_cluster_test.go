@@ -72,7 +72,7 @@ func end(c *controllertest.Cluster, p *corev1.Pod, code int, finished time.Time)
 	}
 }
 
-// wellBefore is a time after which no back-off is left.
+// wellBefore is a time after which no backoff is left.
 func wellBefore(c *controllertest.Cluster) time.Time {
 	return time.Now().Add(-time.Hour) //nolint:forbidigo // the server's clock is the real one
 }
@@ -223,7 +223,7 @@ func TestSuccessPolicy(t *testing.T) {
 	})
 }
 
-// TestFailedJob: a Job beyond its back-off limit deletes the pods that still run, and fails when they are gone.
+// TestFailedJob: a Job beyond its backoff limit deletes the pods that still run, and fails when they are gone.
 func TestFailedJob(t *testing.T) {
 	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {

@@ -59,7 +59,7 @@ func (s *jobSync) policyFailure() *batchv1.JobCondition {
 	return nil
 }
 
-// limitFailure returns the end if the Job is beyond its back-off limit or its deadline.
+// limitFailure returns the end if the Job is beyond its backoff limit or its deadline.
 func (s *jobSync) limitFailure() *batchv1.JobCondition {
 	spec := &s.job.Spec
 	if s.failed > *spec.BackoffLimit || s.restartsExceeded() {
@@ -76,7 +76,7 @@ func (s *jobSync) limitFailure() *batchv1.JobCondition {
 	return nil
 }
 
-// restartsExceeded reports whether the containers of running pods have been restarted as often as the back-off limit allows. Pods
+// restartsExceeded reports whether the containers of running pods have been restarted as often as the backoff limit allows. Pods
 // are restarted in place only with the restart policy OnFailure.
 func (s *jobSync) restartsExceeded() bool {
 	if s.job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {

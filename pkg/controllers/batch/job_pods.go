@@ -20,7 +20,7 @@ type podPlan struct {
 	remove  []*corev1.Pod
 	create  int
 	indexes []int         // of the pods to create, in an Indexed Job
-	wait    time.Duration // until the back-off allows a pod
+	wait    time.Duration // until the backoff allows a pod
 }
 
 // planPods decides how many pods to create and which to delete.

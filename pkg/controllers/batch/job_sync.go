@@ -67,7 +67,7 @@ func newJobSync(j *batchv1.Job, pods []*corev1.Pod, before backoff, now time.Tim
 	return s
 }
 
-// countEnded adds the pods that ended since the last sync to the counts and to the back-off.
+// countEnded adds the pods that ended since the last sync to the counts and to the backoff.
 func (s *jobSync) countEnded(before backoff) {
 	var succeeded, failed []*corev1.Pod
 	s.succeeded = s.job.Status.Succeeded + int32(len(s.uncounted.succeeded))

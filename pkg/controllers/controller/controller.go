@@ -40,7 +40,7 @@ const (
 	ManyWorkers = 64 // for a Loop with one write for each of many pods
 )
 
-// MaxBackoff bounds the back-off of controllers of workloads after requests that the API server refuses, as in Kubernetes.
+// MaxBackoff bounds the backoff of controllers of workloads after requests that the API server refuses, as in Kubernetes.
 const MaxBackoff = 1000 * time.Second
 
 // Env holds what a controller is made with.
@@ -60,7 +60,7 @@ type Env struct {
 
 	LoadBalancers netip.Prefix // the addresses of Services of type LoadBalancer; the zero value: the cluster serves none
 
-	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
+	// Volumes is the directory of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
 	// or deleted.
 	Volumes string
 

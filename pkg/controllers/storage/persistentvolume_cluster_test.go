@@ -29,7 +29,7 @@ func newVolume(name, size string, policy corev1.PersistentVolumeReclaimPolicy) *
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": resource.MustParse(size)},
 		PersistentVolumeReclaimPolicy: policy,
-		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/minikctl-no-such-folder/" + name}}}}
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/minikctl-no-such-directory/" + name}}}}
 }
 
 func claimPhase(c *controllertest.Cluster, name string) corev1.PersistentVolumeClaimPhase {
@@ -115,7 +115,7 @@ func TestReclaimPolicies(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, volumes, newVolume("delete", "1Gi", corev1.PersistentVolumeReclaimDelete))
 		other := newVolume("failed", "2Gi", corev1.PersistentVolumeReclaimDelete)
-		other.Spec.HostPath.Path = "/srv/minikctl-no-such-folder"
+		other.Spec.HostPath.Path = "/srv/minikctl-no-such-directory"
 		controllertest.Create(c, volumes, other)
 		controllertest.Create(c, volumes, newVolume("recycle", "3Gi", corev1.PersistentVolumeReclaimRecycle))
 		for name, size := range map[string]string{"a": "1Gi", "b": "2Gi", "c": "3Gi"} {
@@ -128,7 +128,7 @@ func TestReclaimPolicies(t *testing.T) {
 		c.Until("deleted", func() bool { return volumePhase(c, "delete") == "" })
 		c.Until("failed", func() bool { return volumePhase(c, "failed") == corev1.VolumeFailed })
 		v, _ := controllertest.Get[*corev1.PersistentVolume](c, volumes, "/failed")
-		controllertest.Want(c, "message", v.Status.Message, "host_path deleter only supports /tmp/.+ but received provided /srv/minikctl-no-such-folder")
+		controllertest.Want(c, "message", v.Status.Message, "host_path deleter only supports /tmp/.+ but received provided /srv/minikctl-no-such-directory")
 		c.Until("recycler", func() bool { return c.Exists(client.Pods, "recycler-for-recycle") })
 		c.Merge(controllertest.At(client.Pods, "recycler-for-recycle").Sub("status"), `{"status":{"phase":"Succeeded"}}`)
 		c.Until("available", func() bool { return volumePhase(c, "recycle") == corev1.VolumeAvailable })
@@ -178,11 +178,11 @@ func TestClasses(t *testing.T) {
 	})
 }
 
-// TestFolderProvisioner: a claim of the cluster's own class gets a volume on the selected node, which is deleted with the claim.
-func TestFolderProvisioner(t *testing.T) {
+// TestDirProvisioner: a claim of the cluster's own class gets a volume on the selected node, which is deleted with the claim.
+func TestDirProvisioner(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, client.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n"}}})
-		controllertest.Create(c, classes, storage.FolderClass())
+		controllertest.Create(c, classes, storage.DirClass())
 		controllertest.Create(c, claims, newClaim("data", "1Gi"))
 		c.Until("event", func() bool {
 			return slices.Contains(c.EventsOf("data"), "WaitForFirstConsumer: waiting for first consumer to be created before binding")
@@ -190,7 +190,7 @@ func TestFolderProvisioner(t *testing.T) {
 		c.Merge(controllertest.At(claims, "data"), `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"gone"}}}`)
 		c.Until("another node requested", func() bool {
 			claim, _ := controllertest.Get[*corev1.PersistentVolumeClaim](c, claims, "data")
-			return claim.Annotations["volume.kubernetes.io/storage-provisioner"] == storage.FolderProvisioner && claim.Annotations["volume.kubernetes.io/selected-node"] == ""
+			return claim.Annotations["volume.kubernetes.io/storage-provisioner"] == storage.DirProvisioner && claim.Annotations["volume.kubernetes.io/selected-node"] == ""
 		})
 		c.Merge(controllertest.At(claims, "data"), `{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`)
 		c.Until("bound", func() bool { return claimPhase(c, "data") == corev1.ClaimBound })
@@ -231,7 +231,7 @@ func TestEphemeralVolume(t *testing.T) {
 // TestExpansion: a bound claim of the cluster's own class grows with its volume; one of another class waits for its driver's resizer.
 func TestExpansion(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
-		own := storage.FolderClass()
+		own := storage.DirClass()
 		own.VolumeBindingMode = new(storagev1.VolumeBindingImmediate)
 		controllertest.Create(c, classes, own)
 		controllertest.Create(c, classes, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/disk", AllowVolumeExpansion: new(true)})

@@ -71,7 +71,7 @@ func (r binder) delete(ctx context.Context, v *corev1.PersistentVolume) error {
 	return controller.IgnoreNotFound(err)
 }
 
-// deletable is the folder below which host paths are deleted.
+// deletable is the directory below which host paths are deleted.
 const deletable = "/tmp"
 
 // errNotDeletable is the error of a path that is not below deletable.

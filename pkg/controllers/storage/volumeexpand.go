@@ -23,7 +23,7 @@ type expander struct {
 	volumes *client.Cache[*corev1.PersistentVolume]
 }
 
-// VolumeExpand expands the volumes of bound claims that request more than they have. Those of the folder provisioner need nothing but
+// VolumeExpand expands the volumes of bound claims that request more than they have. Those of the directory provisioner need nothing but
 // their new size; others wait for the resizer of their driver.
 func VolumeExpand(env controller.Env) reconcile.Loop {
 	r := expander{
@@ -58,7 +58,7 @@ func (r expander) reconcile(ctx context.Context, key objects.Key) (time.Duration
 	if !ok || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != claim.UID {
 		return 0, fmt.Errorf("persistent Volume is not bound to PVC being updated : %s", key)
 	}
-	if v.Annotations[volume.AnnDynamicallyProvisioned] != storage.FolderProvisioner {
+	if v.Annotations[volume.AnnDynamicallyProvisioned] != storage.DirProvisioner {
 		r.env.Events.Event(ctx, claim, corev1.EventTypeWarning, "ExternalExpanding", "waiting for an external controller to expand this PVC")
 		return 0, nil
 	}

@@ -14,8 +14,8 @@ import (
 const module = "github.com/minikctl/minikctl/"
 
 // layers gives the packages below pkg/ (and cmd/) their layer. A package below a listed one (a driver, a test suite) is
-// half a layer above it; a package in its internal folder (a part of it) is half a layer below. A name that ends in a
-// slash gives the layer of each package in that folder (e.g. the API groups of the controllers).
+// half a layer above it; a package in its internal directory (a part of it) is half a layer below. A name that ends in a
+// slash gives the layer of each package in that directory (e.g. the API groups of the controllers).
 var layers = map[string]float64{
 	"cmd/minikctl": 7,
 	"cli":          6,
@@ -27,7 +27,7 @@ var layers = map[string]float64{
 	"apiserver/pki": 2, "store/changelog": 1.5, "store/backup": 1.5, "store/memory": 2, "store/badger": 2, "store/storetest": 2, "client/upstream": 2, "client/clienttest": 2, "reconcile": 2,
 	"apply": 2, "dev": 3, "network/addr": 2, "images": 2,
 	"store": 1, "client": 1,
-	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "health": 0, "release": -1, "zpages": 0.5, "folder": 0, "filelock": -1, "supervisor": 0, "autostart": 0, "early": 1,
+	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "health": 0, "release": -1, "zpages": 0.5, "dirwatch": 0, "filelock": -1, "supervisor": 0, "autostart": 0, "early": 1,
 }
 
 // storeUsers are the only packages that may import the store: the API server, the drivers, and the daemon that composes them.

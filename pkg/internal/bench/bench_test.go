@@ -46,7 +46,7 @@ func build(b testing.TB) {
 	}
 }
 
-// cluster is a daemon in its own home folder.
+// cluster is a daemon in its own home directory.
 type cluster struct {
 	b    testing.TB
 	home string
@@ -212,8 +212,8 @@ func (c *cluster) memory() (total, anon float64) {
 	return total, anon
 }
 
-// owns reports whether the process of a folder of /proc is the cluster's. The supervisor and the keeper have no HOME, but a title with the
-// cluster's folder.
+// owns reports whether the process of a directory of /proc is the cluster's. The supervisor and the keeper have no HOME, but a title with the
+// cluster's directory.
 func (c *cluster) owns(proc string) bool {
 	env, err := os.ReadFile(filepath.Join(proc, "environ"))
 	if err != nil {

@@ -23,7 +23,7 @@ var (
 	pods   = flag.Int("pods", 1000, "pods of each cycle of TestMemoryAfterLoad")
 )
 
-// TestMemoryAfterLoad creates and deletes pods in cycles, and measures the daemon after two idle minutes. The folder HEAP_PROFILES, if it
+// TestMemoryAfterLoad creates and deletes pods in cycles, and measures the daemon after two idle minutes. The directory HEAP_PROFILES, if it
 // is set, gets heap profiles from before and after them.
 func TestMemoryAfterLoad(t *testing.T) {
 	measured.Only(t)
@@ -69,7 +69,7 @@ func remaining(n *int64) int64 {
 	return *n
 }
 
-// heapProfile writes the daemon's heap profile, after a garbage collection, into the folder HEAP_PROFILES.
+// heapProfile writes the daemon's heap profile, after a garbage collection, into the directory HEAP_PROFILES.
 func (c *cluster) heapProfile(clients kubernetes.Interface, name string) {
 	c.b.Helper()
 	dir := os.Getenv("HEAP_PROFILES")

@@ -191,15 +191,15 @@ type usage struct {
 // usage returns what the daemon, the supervisor with its keeper, and the containers' processes use.
 func (c *cluster) usage() map[string]usage {
 	c.b.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
+	directories, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		c.b.Fatal(err)
 	}
 	out := map[string]usage{}
-	for _, folder := range folders {
-		part := c.part(folder)
-		rollup, err := os.ReadFile(folder + "/smaps_rollup")
-		stat, failed := os.ReadFile(folder + "/stat")
+	for _, directory := range directories {
+		part := c.part(directory)
+		rollup, err := os.ReadFile(directory + "/smaps_rollup")
+		stat, failed := os.ReadFile(directory + "/stat")
 		if part == "" || err != nil || failed != nil { // the process has ended, or is another user's
 			continue
 		}
@@ -223,10 +223,10 @@ func integer(b testing.TB, text string) int {
 	return n
 }
 
-// part returns the part of the cluster that a process with a folder in /proc belongs to; "": none.
-func (c *cluster) part(folder string) string {
-	line, _ := os.ReadFile(folder + "/cmdline")
-	env, _ := os.ReadFile(folder + "/environ")
+// part returns the part of the cluster that a process with a directory in /proc belongs to; "": none.
+func (c *cluster) part(directory string) string {
+	line, _ := os.ReadFile(directory + "/cmdline")
+	env, _ := os.ReadFile(directory + "/environ")
 	switch {
 	case bytes.HasPrefix(line, []byte("minikctl: ")) && bytes.Contains(line, []byte("\x00"+c.home+"/")):
 		return "supervisor"

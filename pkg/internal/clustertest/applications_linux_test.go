@@ -164,14 +164,14 @@ func testDatabases(u *tenant) {
 type tenant struct {
 	*testing.T
 	command  []string            // minikctl
-	programs string              // the folder of the applications' programs
+	programs string              // the directory of the applications' programs
 	cred     *syscall.Credential // nil: this process's own
 	confined bool                // creating a namespace fails
 
 	dir string // of the user
 }
 
-// home returns u with an empty home folder and a running cluster, which ends with the test.
+// home returns u with an empty home directory and a running cluster, which ends with the test.
 func (u *tenant) home(t *testing.T, config string) *tenant {
 	own, work := *u, t.TempDir()
 	own.T, own.dir = t, filepath.Join(work, "home")

@@ -54,7 +54,7 @@ func (h *home) damage(paths ...string) {
 	}
 }
 
-// TestStatusOfReadOnlyStore removes the folder of a running daemon's database: status says that the store takes no writes, and why.
+// TestStatusOfReadOnlyStore removes the directory of a running daemon's database: status says that the store takes no writes, and why.
 func TestStatusOfReadOnlyStore(t *testing.T) {
 	h := newHome(t)
 	h.minikctl("up", "-d", "--nodes", "0")
@@ -69,7 +69,7 @@ func TestStatusOfReadOnlyStore(t *testing.T) {
 		got = h.minikctl("status")
 		return strings.Contains(got, "unhealthy")
 	})
-	if !strings.Contains(got, "running, etcd-0 unhealthy") || !strings.Contains(got, "etcd-0: store is read-only: the folder of the database was removed") ||
+	if !strings.Contains(got, "running, etcd-0 unhealthy") || !strings.Contains(got, "etcd-0: store is read-only: the directory of the database was removed") ||
 		strings.Contains(got, "deprecated") {
 		t.Errorf("status: got %s", got)
 	}

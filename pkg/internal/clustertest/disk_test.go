@@ -46,8 +46,8 @@ umount ` + disk
 	}
 }
 
-// TestReadOnlyFolder starts a daemon with a read-only data folder.
-func TestReadOnlyFolder(t *testing.T) {
+// TestReadOnlyDir starts a daemon with a read-only data directory.
+func TestReadOnlyDir(t *testing.T) {
 	h := newHome(t)
 	sealed := filepath.Join(h.dir, "sealed")
 	if err := os.Mkdir(sealed, 0o555); err != nil {

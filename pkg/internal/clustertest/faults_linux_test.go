@@ -265,9 +265,9 @@ func (w *faultWorld) settle(what string, missing func() string) {
 func (w *faultWorld) footprint() []string {
 	w.t.Helper()
 	var all []string
-	for _, folder := range globbed("/proc/[0-9]*") {
-		command, _ := os.ReadFile(folder + "/cmdline") // it may have just ended
-		environment, _ := os.ReadFile(folder + "/environ")
+	for _, directory := range globbed("/proc/[0-9]*") {
+		command, _ := os.ReadFile(directory + "/cmdline") // it may have just ended
+		environment, _ := os.ReadFile(directory + "/environ")
 		if bytes.Contains(command, []byte(w.dir)) || bytes.Contains(environment, []byte(w.dir)) {
 			all = append(all, "process "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
@@ -297,10 +297,10 @@ func (w *faultWorld) footprint() []string {
 	if w.cgroups != "" {
 		all = append(all, below("/sys/fs/cgroup", func(path string) bool { return strings.HasPrefix(filepath.Base(path), w.cgroups) })...)
 	}
-	for _, folder := range []string{w.paths().Runtime, w.paths().Kubelet, w.paths().Volumes, w.paths().Memory} {
-		all = append(all, below(folder, func(path string) bool { return true })...)
+	for _, directory := range []string{w.paths().Runtime, w.paths().Kubelet, w.paths().Volumes, w.paths().Memory} {
+		all = append(all, below(directory, func(path string) bool { return true })...)
 	}
-	all = append(all, below(addr.Folder(), func(path string) bool {
+	all = append(all, below(addr.Dir(), func(path string) bool {
 		owner, _ := os.ReadFile(path) // of a range of addresses
 		return strings.HasPrefix(string(owner), w.dir)
 	})...)
@@ -308,15 +308,15 @@ func (w *faultWorld) footprint() []string {
 	return all
 }
 
-// below returns the paths below a folder that want has.
-func below(folder string, want func(path string) bool) []string {
+// below returns the paths below a directory that want has.
+func below(directory string, want func(path string) bool) []string {
 	var all []string
-	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error { // what is deleted meanwhile is not there
+	_ = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error { // what is deleted meanwhile is not there
 		if err == nil && want(path) {
 			all = append(all, "file "+path)
 		}
 		if err == nil && entry.IsDir() && filepath.Base(filepath.Dir(path)) == wire.Containers {
-			return fs.SkipDir // a container's files are its folder's
+			return fs.SkipDir // a container's files are its directory's
 		}
 		return nil
 	})

@@ -28,7 +28,7 @@ import (
 
 var kills = flag.Int("kills", 5, "how often the daemon is killed")
 
-// home is a user's home folder with a daemon.
+// home is a user's home directory with a daemon.
 type home struct {
 	t   *testing.T
 	dir string

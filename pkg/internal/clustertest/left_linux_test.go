@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// TestProcessesOf: the supervisor, the keeper of its sockets, the containers and the daemon are processes of the cluster's folder, and those that
+// TestProcessesOf: the supervisor, the keeper of its sockets, the containers and the daemon are processes of the cluster's directory, and those that
 // a killed supervisor has left are, too.
 func TestProcessesOf(t *testing.T) {
 	t.Parallel()
@@ -43,26 +43,26 @@ func TestProcessesOf(t *testing.T) {
 	}
 }
 
-// TestLeft: a process is one of a folder by its arguments, its environment, its working directory or an open file, and not by a folder whose name
+// TestLeft: a process is one of a directory by its arguments, its environment, its working directory or an open file, and not by a directory whose name
 // begins alike.
 func TestLeft(t *testing.T) {
-	folder := t.TempDir()
+	directory := t.TempDir()
 	for name, c := range map[string]struct {
 		prepare func(*exec.Cmd)
 		want    int
 	}{
-		"argument":      {func(cmd *exec.Cmd) { cmd.Args[0] = "minikctl: supervisor " + folder + "/runtime" }, 1},
-		"variable":      {func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=" + folder} }, 1},
-		"folder":        {func(cmd *exec.Cmd) { cmd.Dir = folder }, 1},
-		"nothing of it": {func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=" + folder + "1"} }, 0},
+		"argument":      {func(cmd *exec.Cmd) { cmd.Args[0] = "minikctl: supervisor " + directory + "/runtime" }, 1},
+		"variable":      {func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=" + directory} }, 1},
+		"directory":     {func(cmd *exec.Cmd) { cmd.Dir = directory }, 1},
+		"nothing of it": {func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=" + directory + "1"} }, 0},
 	} {
 		cmd := exec.Command("sleep", "1000")
-		cmd.Env, cmd.Dir = []string{}, filepath.Dir(folder)
+		cmd.Env, cmd.Dir = []string{}, filepath.Dir(directory)
 		c.prepare(cmd)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if got := processesOf(folder); len(got) != c.want || c.want > 0 && !strings.HasPrefix(got[0], strconv.Itoa(cmd.Process.Pid)+" ") {
+		if got := processesOf(directory); len(got) != c.want || c.want > 0 && !strings.HasPrefix(got[0], strconv.Itoa(cmd.Process.Pid)+" ") {
 			t.Errorf("%s: got %q, want %d", name, got, c.want)
 		}
 		_ = cmd.Process.Kill() // it may not have ended by itself

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// checkLeft fails the test for each process of a folder that does not end by itself. Supervisors and their keepers end shortly after the
+// checkLeft fails the test for each process of a directory that does not end by itself. Supervisors and their keepers end shortly after the
 // command that has taken their cluster down.
-func checkLeft(t *testing.T, folder string) {
+func checkLeft(t *testing.T, directory string) {
 	t.Helper()
 	var left []string
 	within(20*time.Second, func() bool {
-		left = processesOf(folder)
+		left = processesOf(directory)
 		return len(left) == 0
 	})
 	for _, p := range left {
@@ -37,13 +37,13 @@ func within(limit time.Duration, holds func() bool) bool {
 	}
 }
 
-// processesOf returns the other processes that have a path of a folder in their arguments or environment, or as an open file, working
-// directory or root: as "PID COMMAND". Not all of a cluster have its home folder in their environment. There are none without /proc.
-func processesOf(folder string) []string {
+// processesOf returns the other processes that have a path of a directory in their arguments or environment, or as an open file, working
+// directory or root: as "PID COMMAND". Not all of a cluster have its home directory in their environment. There are none without /proc.
+func processesOf(directory string) []string {
 	var out []string
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
-		if filepath.Base(dir) != strconv.Itoa(os.Getpid()) && uses(dir, folder) {
+		if filepath.Base(dir) != strconv.Itoa(os.Getpid()) && uses(dir, directory) {
 			cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 			out = append(out, filepath.Base(dir)+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
 		}
@@ -51,30 +51,30 @@ func processesOf(folder string) []string {
 	return out
 }
 
-// uses reports whether the process with the folder proc in /proc uses a folder. A process that has ended does not.
-func uses(proc, folder string) bool {
+// uses reports whether the process with the directory proc in /proc uses a directory. A process that has ended does not.
+func uses(proc, directory string) bool {
 	for _, name := range []string{"cmdline", "environ"} {
-		if text, err := os.ReadFile(filepath.Join(proc, name)); err == nil && names(text, folder) {
+		if text, err := os.ReadFile(filepath.Join(proc, name)); err == nil && names(text, directory) {
 			return true
 		}
 	}
 	links, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
 	for _, link := range append(links, filepath.Join(proc, "cwd"), filepath.Join(proc, "root")) {
-		if target, err := os.Readlink(link); err == nil && names([]byte(target), folder) {
+		if target, err := os.Readlink(link); err == nil && names([]byte(target), directory) {
 			return true
 		}
 	}
 	return false
 }
 
-// names reports whether a text has the path of a folder or of a file below it.
-func names(text []byte, folder string) bool {
+// names reports whether a text has the path of a directory or of a file below it.
+func names(text []byte, directory string) bool {
 	for {
-		at := bytes.Index(text, []byte(folder))
+		at := bytes.Index(text, []byte(directory))
 		if at < 0 {
 			return false
 		}
-		text = text[at+len(folder):]
+		text = text[at+len(directory):]
 		if len(text) == 0 || strings.IndexByte("/\x00\n ", text[0]) >= 0 {
 			return true
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// library is the folder of a program that imports minikctl and adds plugins. It is a module of its own.
+// library is the directory of a program that imports minikctl and adds plugins. It is a module of its own.
 const library = "../../../examples/plugins"
 
 // TestLibrary builds the program of examples/plugins, as a module that depends on minikctl, and runs scripts with it.

@@ -162,7 +162,7 @@ func TestEventsExpire(t *testing.T) {
 	}
 }
 
-// TestCrashLoopOfSimulatedPod: the back-off of a container doubles up to five minutes.
+// TestCrashLoopOfSimulatedPod: the backoff of a container doubles up to five minutes.
 func TestCrashLoopOfSimulatedPod(t *testing.T) {
 	c := startManual(t, "a")
 	apply(c, client.Pods, &corev1.Pod{}, `

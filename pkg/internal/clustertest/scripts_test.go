@@ -169,7 +169,7 @@ func runFiles(t *testing.T, files []string, client string, s suite) {
 				return err
 			}
 			env.Setenv("HOME", home)
-			env.Setenv("TMPDIR", os.TempDir()) // outside the script's folder: all daemons of the machine must use one folder to reserve address ranges
+			env.Setenv("TMPDIR", os.TempDir()) // outside the script's directory: all daemons of the machine must use one directory to reserve address ranges
 			env.Setenv("K", client)
 			env.Setenv("ROOT", root)
 			env.Defer(func() { leaveNothing(t, env) })

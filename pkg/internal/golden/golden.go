@@ -2,7 +2,7 @@
 // Tests compare ours with them.
 //
 // testdata holds a slice of the recordings, about a tenth: every tenth create of each kind, every tenth scheduling
-// decision, two sequences of requests and two controller scenarios. The environment variable MINIKCTL_GOLDEN names a folder
+// decision, two sequences of requests and two controller scenarios. The environment variable MINIKCTL_GOLDEN names a directory
 // with more; without it, shared/golden beside the checkout is used where it exists.
 package golden
 
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Recordings is a folder of recorded responses.
+// Recordings is a directory of recorded responses.
 type Recordings struct {
 	Name string // "slice" or "whole"
 	Dir  string
@@ -46,7 +46,7 @@ func Run(t *testing.T, test func(t *testing.T, r Recordings)) {
 	}
 }
 
-// moduleRoot returns the folder of go.mod above the test's working folder.
+// moduleRoot returns the directory of go.mod above the test's working directory.
 func moduleRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -55,7 +55,7 @@ func moduleRoot(t *testing.T) string {
 	}
 	for ; !exists(filepath.Join(dir, "go.mod")); dir = filepath.Dir(dir) {
 		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the working folder")
+			t.Fatal("no go.mod above the working directory")
 		}
 	}
 	return dir

@@ -166,7 +166,7 @@ func do(ctx context.Context, hc *http.Client, method, path string, body any) (co
 // out or not; with that, the whole history is linearizable, and all watches show the same changes as the history.
 func TestKillServer(t *testing.T) {
 	const clients, watches = 8, 50
-	dir, err := os.MkdirTemp("", "linear") // the path of the test's own folder may be too long for a socket
+	dir, err := os.MkdirTemp("", "linear") // the path of the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -557,22 +557,22 @@ func TestServicesAsAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp("", "minikctl-test-")
+	dir, err := os.MkdirTemp("", "minikctl-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	const user = 12345
-	program := filepath.Join(folder, "test")
+	program := filepath.Join(dir, "test")
 	b, err := os.ReadFile(self)
 	if err == nil {
-		err = errors.Join(os.WriteFile(program, b, 0o755), os.Chown(folder, user, user))
+		err = errors.Join(os.WriteFile(program, b, 0o755), os.Chown(dir, user, user))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestServices$/^(routes|proxy)$/(basic|below_1024|source_pod_IP|udp)")
-	cmd.Dir, cmd.Env = folder, append(os.Environ(), "TMPDIR="+folder, "HOME="+folder, "XDG_RUNTIME_DIR=")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "XDG_RUNTIME_DIR=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

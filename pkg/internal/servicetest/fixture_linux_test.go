@@ -76,12 +76,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, w way) *fixture {
 	owner := t.TempDir()
-	r, err := addr.Claim(addr.Folder(), owner)
+	r, err := addr.Claim(addr.Dir(), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := addr.Release(addr.Folder(), owner); err != nil {
+		if err := addr.Release(addr.Dir(), owner); err != nil {
 			t.Error(err)
 		}
 	})

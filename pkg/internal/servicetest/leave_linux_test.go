@@ -46,22 +46,22 @@ func TestNothingLeaves(t *testing.T) {
 	}
 	for _, as := range []string{"root", "user", "confined"} {
 		t.Run(as, func(t *testing.T) {
-			folder, err := os.MkdirTemp("", "minikctl-test-")
+			dir, err := os.MkdirTemp("", "minikctl-test-")
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { os.RemoveAll(folder) })
-			program := filepath.Join(folder, "test")
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			program := filepath.Join(dir, "test")
 			b, err := os.ReadFile(self)
 			if err == nil {
-				err = errors.Join(os.WriteFile(program, b, 0o755), os.Chmod(folder, 0o777))
+				err = errors.Join(os.WriteFile(program, b, 0o755), os.Chmod(dir, 0o777))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestOffLoopback$", "-test.v")
-			cmd.Dir = folder
-			cmd.Env = append(os.Environ(), networkVariable+"="+as, "TMPDIR="+folder, "HOME="+folder, "XDG_RUNTIME_DIR=")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), networkVariable+"="+as, "TMPDIR="+dir, "HOME="+dir, "XDG_RUNTIME_DIR=")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 			out, err := cmd.CombinedOutput()
 			switch {

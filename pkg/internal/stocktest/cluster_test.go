@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// cluster is a daemon with its own home folder. It ends with the test.
+// cluster is a daemon with its own home directory. It ends with the test.
 type cluster struct {
 	home, kubeconfig string
 	config           *rest.Config
@@ -91,7 +91,7 @@ func newClusterWith(t *testing.T, images string) cluster {
 	return c
 }
 
-// command returns a minikctl command in the cluster's home folder.
+// command returns a minikctl command in the cluster's home directory.
 func (c cluster) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	for _, v := range os.Environ() {

@@ -18,7 +18,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// installNode returns a folder with the JavaScript programs and the library. It skips the test if Node or npm is not installed.
+// installNode returns a directory with the JavaScript programs and the library. It skips the test if Node or npm is not installed.
 func installNode(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"node", "npm"} {

@@ -95,7 +95,7 @@ func (r *refusing) hour(most map[string]int) {
 	r.requests.reset()
 	r.Advance(time.Hour)
 	for what, n := range r.requests.reset() {
-		limit := 25 // as many as a back-off between 5 ms and 1000 s allows
+		limit := 25 // as many as a backoff between 5 ms and 1000 s allows
 		if m, ok := most[what]; ok {
 			limit = m
 		}
@@ -153,7 +153,7 @@ func (r *refusing) createWorkloads() {
 	r.Advance(0)
 }
 
-// jobsWrites bound what a Job writes in an hour whose pods are refused: its back-off is between a second and a minute.
+// jobsWrites bound what a Job writes in an hour whose pods are refused: its backoff is between a second and a minute.
 var jobsWrites = map[string]int{"job-controller create pods": 66, "job-controller create events": 66, "job-controller patch events": 66}
 
 // running fails the test unless all pods of the workloads have been made, and the Job has completed.
@@ -175,7 +175,7 @@ func (r *refusing) running() {
 	}
 }
 
-// TestQuotaRefusesPods: the event and the condition say so, controllers try again at their back-off, and make all pods once the quota allows it.
+// TestQuotaRefusesPods: the event and the condition say so, controllers try again at their backoff, and make all pods once the quota allows it.
 func TestQuotaRefusesPods(t *testing.T) {
 	r := startRefusing(t)
 	r.create(client.Target{Resource: corev1.SchemeGroupVersion.WithResource("resourcequotas"), Namespace: "default"},

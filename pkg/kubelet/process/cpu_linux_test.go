@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// cpuGroup returns the folder of the cgroup that limits the CPU time of a process, by its own and that of minikctl's.
+// cpuGroup returns the directory of the cgroup that limits the CPU time of a process, by its own and that of minikctl's.
 func cpuGroup(t *testing.T, pid string) string {
 	t.Helper()
 	b, err := os.ReadFile("/proc/" + pid + "/cgroup")
@@ -41,8 +41,8 @@ func TestCPULimit(t *testing.T) {
 	}
 	spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", "while :; do :; done"}, Limits: kubelet.Limits{MilliCPU: 50}}
 	id := m.start("pod", spec)
-	folder := cpuGroup(t, fmt.Sprint(m.find(id).PID))
-	if folder == "" {
+	directory := cpuGroup(t, fmt.Sprint(m.find(id).PID))
+	if directory == "" {
 		t.Fatal("the container has no cgroup with a CPU limit")
 	}
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", m.find(id).PID))
@@ -54,20 +54,20 @@ func TestCPULimit(t *testing.T) {
 	}
 	limit := ""
 	for _, file := range []string{"cpu.cfs_quota_us", "cpu.max"} {
-		b, _ := os.ReadFile(filepath.Join(folder, file)) // one of them is there
+		b, _ := os.ReadFile(filepath.Join(directory, file)) // one of them is there
 		limit += string(b)
 	}
 	if first, _, _ := strings.Cut(strings.TrimSpace(limit), " "); first != "5000" {
 		t.Errorf("the limit is %q", limit)
 	}
 	m.wait("throttling", func() bool {
-		b, err := os.ReadFile(filepath.Join(folder, "cpu.stat"))
+		b, err := os.ReadFile(filepath.Join(directory, "cpu.stat"))
 		return err == nil && strings.Contains(string(b), "nr_throttled ") && !strings.Contains(string(b), "nr_throttled 0\n")
 	})
 	if err := m.rt.Stop(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+	if _, err := os.Stat(directory); !os.IsNotExist(err) {
 		t.Errorf("the cgroup is left: %v", err)
 	}
 }

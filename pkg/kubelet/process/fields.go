@@ -3,7 +3,7 @@ package process
 import "github.com/minikctl/minikctl/pkg/kubelet"
 
 const (
-	asRoot   = "as an ordinary user only with a mount namespace, in a user namespace of the container: the files are those of the daemon's user. Without mount namespaces volumes are in the daemon's private folder, which other users cannot enter"
+	asRoot   = "as an ordinary user only with a mount namespace, in a user namespace of the container: the files are those of the daemon's user. Without mount namespaces volumes are in the daemon's private directory, which other users cannot enter"
 	groups   = "only when the daemon runs as root"
 	profiles = "RuntimeDefault refuses the calls that the default profile of containerd refuses, and 32-bit programs; Localhost is treated as RuntimeDefault, since there are no profiles to load"
 	seLinux  = "containers have the daemon's SELinux context"

@@ -15,7 +15,7 @@ import (
 func holdPipes(s *wire.Spec) []*os.File {
 	files := []*os.File{}
 	for _, name := range wire.Pipes {
-		fd, err := syscall.Open(s.Folder+"/"+name, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(s.StateDir+"/"+name, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
@@ -30,7 +30,7 @@ func holdPipes(s *wire.Spec) []*os.File {
 		return files
 	}
 	// The input would end with its last writer.
-	if fd, err := syscall.Open(s.Folder+"/"+wire.InputPipe, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
+	if fd, err := syscall.Open(s.StateDir+"/"+wire.InputPipe, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		files = append(files, os.NewFile(uintptr(fd), wire.InputPipe))
 	}
 	return files

@@ -5,7 +5,7 @@
 //
 //   - The file system is the host's. Where the machine grants mount namespaces (to root, or in a user namespace), a container has its
 //     volumes, its hosts file and its termination message at their paths, and the pod's host name; package launch describes how.
-//   - Each container also has a root folder with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. It is
+//   - Each container also has a root directory with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. It is
 //     the default of the working directory and of $HOME. Without mount namespaces the volumes are only there: the runtime maps the
 //     paths of the program and the working directory, replaces $(MINIKCTL_ROOT) in arguments and environment, refuses a container
 //     whose mount path is a path of the machine, and reports that volumes are as writable as their sources.
@@ -18,7 +18,7 @@
 //
 // One Host serves all nodes of a daemon, and each node has a Runtime of the Host. The processes belong to a supervisor
 // (pkg/supervisor), which the Host starts and attaches to. Pods run on when the daemon dies, and the next Host over the same
-// folder finds them. The Host keeps the pods and their addresses on disk.
+// directory finds them. The Host keeps the pods and their addresses on disk.
 package process
 
 import (
@@ -42,7 +42,7 @@ import (
 
 // Config configures a Host.
 type Config struct {
-	Root  string      // the runtime's folder, used by nothing else; created if missing
+	Root  string      // the runtime's directory, used by nothing else; created if missing
 	Range addr.Range  // the daemon's pod addresses; 0: pods share 127.0.0.1
 	Clock clock.Clock // nil: the machine's
 	// BestEffort: containers start where they can't have the user or the groups of their security context, with those of the daemon.
@@ -194,7 +194,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// Purge ends everything at once and removes the host's folder.
+// Purge ends everything at once and removes the host's directory.
 func (h *Host) Purge(ctx context.Context) error { return h.PurgeAfter(ctx, 0) }
 
 // PurgeAfter is like Purge, and gives the containers a grace period before they are killed.

@@ -15,8 +15,8 @@ func TestHostNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := t.TempDir()
-	for name, mounts := range map[string][]kubelet.Mount{"plain": nil, "with a volume": {{Host: folder, Container: "/minikctl-test"}}} {
+	directory := t.TempDir()
+	for name, mounts := range map[string][]kubelet.Mount{"plain": nil, "with a volume": {{Host: directory, Container: "/minikctl-test"}}} {
 		spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", fmt.Sprintf("readlink /proc/self/ns/ipc; tr '\\0' '\\n' </proc/%d/cmdline | head -1", os.Getpid())}, Mounts: mounts}
 		if got, want := m.run(spec), own+"\n"+os.Args[0]+"\n"; got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

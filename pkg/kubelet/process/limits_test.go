@@ -53,7 +53,7 @@ func TestUser(t *testing.T) {
 		}
 		return
 	}
-	// The user may not enter the parent folder: the process starts in its own folder.
+	// The user may not enter the parent directory: the process starts in its own directory.
 	got := m.run(spec)
 	if want := "54321\n54322\n54322\nagain\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)

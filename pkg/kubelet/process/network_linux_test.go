@@ -255,13 +255,13 @@ func TestListenAfterSupervisorKilled(t *testing.T) {
 func TestContainerHasNoNotifyDescriptor(t *testing.T) {
 	m := addressed(t)
 	id := m.shell("exec sleep 1000")
-	folder := "/proc/" + strconv.Itoa(m.find(id).PID) + "/fd"
-	entries, err := os.ReadDir(folder)
+	directory := "/proc/" + strconv.Itoa(m.find(id).PID) + "/fd"
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if link, err := os.Readlink(folder + "/" + e.Name()); err == nil && strings.Contains(link, "seccomp") {
+		if link, err := os.Readlink(directory + "/" + e.Name()); err == nil && strings.Contains(link, "seccomp") {
 			t.Errorf("descriptor %s is %s", e.Name(), link)
 		}
 	}
@@ -404,7 +404,7 @@ func TestPrivilegedPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := sharedFolder(t) + "/test"
+	program := sharedDir(t) + "/test"
 	copyFile(t, self, program)
 	bind := func(uid *int64, network string) string {
 		spec := act("bind", network, ":80")

@@ -26,17 +26,17 @@ type pod struct {
 }
 
 const (
-	podFolder = "pods"
+	podDir    = "pods"
 	podSuffix = ".json"
 )
 
-// load creates the Host's folders and reads the pods on disk.
+// load creates the Host's directories and reads the pods on disk.
 func (h *Host) load() error {
-	// A container of another user must reach its own folder, but may not list this one.
+	// A container of another user must reach its own directory, but may not list this one.
 	for _, dir := range []struct {
 		name string
 		mode fs.FileMode
-	}{{".", 0o711}, {"run", 0o700}, {podFolder, 0o700}, {wire.Containers, 0o711}} {
+	}{{".", 0o711}, {"run", 0o700}, {podDir, 0o700}, {wire.Containers, 0o711}} {
 		if err := os.MkdirAll(h.path(dir.name), dir.mode); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (h *Host) load() error {
 		}
 	}
 	h.pods = map[types.UID]*pod{}
-	entries, err := os.ReadDir(h.path(podFolder))
+	entries, err := os.ReadDir(h.path(podDir))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (h *Host) load() error {
 		if !strings.HasSuffix(e.Name(), podSuffix) {
 			continue // an incomplete file
 		}
-		b, err := os.ReadFile(filepath.Join(h.path(podFolder), e.Name()))
+		b, err := os.ReadFile(filepath.Join(h.path(podDir), e.Name()))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (h *Host) load() error {
 		if err := json.Unmarshal(b, p); err != nil || string(p.UID)+podSuffix != e.Name() {
 			// The file is not synced, and a loss of power, which ends the containers too, can leave it empty. The kubelet starts the pod again.
 			slog.Warn("drop a damaged record of a pod", "file", e.Name(), "err", err)
-			if err := os.Remove(filepath.Join(h.path(podFolder), e.Name())); err != nil {
+			if err := os.Remove(filepath.Join(h.path(podDir), e.Name())); err != nil {
 				return err
 			}
 			continue
@@ -75,7 +75,7 @@ func (h *Host) load() error {
 }
 
 func (h *Host) podFile(uid types.UID) string {
-	return filepath.Join(h.path(podFolder), string(uid)+podSuffix)
+	return filepath.Join(h.path(podDir), string(uid)+podSuffix)
 }
 
 func (h *Host) savePod(p *pod) error {

@@ -39,11 +39,11 @@ var driver = runtimetest.Driver{
 
 func open(root string, options ...func(*process.Config)) (*process.Host, error) {
 	// Other tests and daemons of this machine may run pods at the same time.
-	r, err := addr.Claim(addr.Folder(), root)
+	r, err := addr.Claim(addr.Dir(), root)
 	if err != nil {
 		return nil, err
 	}
-	// A folder below root: the suite keeps other files in root.
+	// A directory below root: the suite keeps other files in root.
 	cfg := process.Config{Root: filepath.Join(root, "runtime"), Range: r}
 	for _, set := range options {
 		set(&cfg)
@@ -53,7 +53,7 @@ func open(root string, options ...func(*process.Config)) (*process.Host, error) 
 
 // purge purges a host and releases its address range. It works after the end of the test's context.
 func purge(h *process.Host, root string) error {
-	return errors.Join(h.Purge(context.Background()), addr.Release(addr.Folder(), root))
+	return errors.Join(h.Purge(context.Background()), addr.Release(addr.Dir(), root))
 }
 
 func TestMain(m *testing.M) {
@@ -82,14 +82,14 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	rerun(t, "^(TestRuntime|TestReadOnlyRoot|TestGroups|TestNewPrivileges|TestSeccompProfile|TestUser|TestUserBestEffort|TestHostNamespaces)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
-// rerun runs tests of this program in another process, with a folder for temporary files that every user may use.
+// rerun runs tests of this program in another process, with a directory for temporary files that every user may use.
 func rerun(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmp := sharedFolder(t)
+	tmp := sharedDir(t)
 	program := filepath.Join(tmp, "test")
 	copyFile(t, self, program)
 	cmd := exec.CommandContext(t.Context(), program, "-test.run="+tests, "-test.v")
@@ -102,8 +102,8 @@ func rerun(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string)
 	}
 }
 
-// sharedFolder creates a folder that every user may use.
-func sharedFolder(t *testing.T) string {
+// sharedDir creates a directory that every user may use.
+func sharedDir(t *testing.T) string {
 	t.Helper()
 	tmp, err := os.MkdirTemp("", "minikctl-test-")
 	if err != nil {
@@ -116,7 +116,7 @@ func sharedFolder(t *testing.T) string {
 	return tmp
 }
 
-// copyFile copies a program for users without access to the folder in which it was built.
+// copyFile copies a program for users without access to the directory in which it was built.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)

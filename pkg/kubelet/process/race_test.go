@@ -11,16 +11,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/runtimetest"
 )
 
-// raceFolder is the environment variable that is set in the processes that these tests start.
-const raceFolder = "MINIKCTL_PROCESSTEST_RACES"
+// raceDir is the environment variable that is set in the processes that these tests start.
+const raceDir = "MINIKCTL_PROCESSTEST_RACES"
 
 // watchRaces sets the options of the race detector for the processes that the tests start, which are this program: supervisors,
-// keepers, and first steps of containers. They write the races that they find to a folder, and check returns an error if
+// keepers, and first steps of containers. They write the races that they find to a directory, and check returns an error if
 // there are some. They end at once: by default a program with the detector sleeps for a second at its end, and every test
 // waits for the end of a supervisor and a keeper.
 func watchRaces() (check func() error) {
 	none := func() error { return nil }
-	if os.Getenv(raceFolder) != "" || runtimetest.StartedBySuite() {
+	if os.Getenv(raceDir) != "" || runtimetest.StartedBySuite() {
 		return none // the first process of the tests checks
 	}
 	dir, err := os.MkdirTemp("", "minikctl-test-")
@@ -29,7 +29,7 @@ func watchRaces() (check func() error) {
 	}
 	options := os.Getenv("GORACE") + " atexit_sleep_ms=0 log_path=" + filepath.Join(dir, "race")
 	// Supervisors of other users write there, too.
-	if err := errors.Join(os.Chmod(dir, 0o777), os.Setenv("GORACE", options), os.Setenv(raceFolder, dir)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o777), os.Setenv("GORACE", options), os.Setenv(raceDir, dir)); err != nil {
 		return func() error { return errors.Join(err, os.RemoveAll(dir)) }
 	}
 	return func() error {

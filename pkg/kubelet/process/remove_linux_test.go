@@ -8,11 +8,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// TestReadOnlyFolders removes a pod and a runtime with folders that a container has made read-only. Root may write to these, so the test
+// TestReadOnlyDirs removes a pod and a runtime with directories that a container has made read-only. Root may write to these, so the test
 // runs as an ordinary user.
-func TestReadOnlyFolders(t *testing.T) {
+func TestReadOnlyDirs(t *testing.T) {
 	if os.Getuid() == 0 {
-		rerun(t, "^TestReadOnlyFolders$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+		rerun(t, "^TestReadOnlyDirs$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 		return
 	}
 	m := newMachine(t)

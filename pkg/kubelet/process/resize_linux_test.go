@@ -62,18 +62,18 @@ func (m *machine) checkQuota(id kubelet.ContainerID, want string) {
 		m.Fatal(err)
 	}
 	for _, pid := range append(strings.Fields(string(children)), leader) {
-		folder := cpuGroup(m.T, pid)
-		members, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
+		directory := cpuGroup(m.T, pid)
+		members, err := os.ReadFile(filepath.Join(directory, "cgroup.procs"))
 		if err != nil || !slices.Contains(strings.Fields(string(members)), pid) {
-			m.Errorf("process %s is not in %q: %v", pid, folder, err)
+			m.Errorf("process %s is not in %q: %v", pid, directory, err)
 		}
 		limit := ""
 		for _, file := range []string{"cpu.cfs_quota_us", "cpu.max"} {
-			b, _ := os.ReadFile(filepath.Join(folder, file)) // one of them is there
+			b, _ := os.ReadFile(filepath.Join(directory, file)) // one of them is there
 			limit += string(b)
 		}
-		if first, _, _ := strings.Cut(strings.TrimSpace(limit), " "); folder == "" || !strings.Contains(" "+want+" ", " "+first+" ") {
-			m.Errorf("process %s: the quota in %q is %q, want %s", pid, folder, limit, want)
+		if first, _, _ := strings.Cut(strings.TrimSpace(limit), " "); directory == "" || !strings.Contains(" "+want+" ", " "+first+" ") {
+			m.Errorf("process %s: the quota in %q is %q, want %s", pid, directory, limit, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	}
 	id := fmt.Sprintf("%s_%s_%d", p.UID, spec.Name, spec.Attempt)
 	ws := &wire.Spec{
-		ID: id, Pod: string(p.UID), Folder: filepath.Join(h.root, wire.Containers, id),
+		ID: id, Pod: string(p.UID), StateDir: filepath.Join(h.root, wire.Containers, id),
 		Node: p.Node, LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, PodMemory: spec.Limits.PodMemory,
 		MilliCPU: spec.Limits.MilliCPU, PodPIDs: h.podPIDs, Meta: meta,
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
@@ -181,8 +181,8 @@ func expandAll(in []string, root string) []string {
 // view as the container's own command.
 type fileView struct {
 	mounts []kubelet.Mount // that are not at their paths
-	image  string          // the folder of the image's files; "": the image has none
-	root   string          // the folder that $MINIKCTL_ROOT names
+	image  string          // the directory of the image's files; "": the image has none
+	root   string          // the directory that $MINIKCTL_ROOT names
 }
 
 // viewOf returns the view that a container was started with.
@@ -207,7 +207,7 @@ func (v fileView) resolve(cmd []string) []string {
 	return argv
 }
 
-// directory returns the host's path of the working directory dir. Without one, a container starts in the image's folder,
+// directory returns the host's path of the working directory dir. Without one, a container starts in the image's directory,
 // or in the root of its mounts.
 func (v fileView) directory(dir string) string {
 	switch {

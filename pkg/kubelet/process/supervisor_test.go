@@ -363,7 +363,7 @@ func TestStopAllKeepsThePods(t *testing.T) {
 	}
 }
 
-func TestSupervisorExitsWhenItsFolderIsRemoved(t *testing.T) {
+func TestSupervisorExitsWhenItsDirIsRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes five seconds")
 	}

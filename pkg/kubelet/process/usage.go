@@ -149,10 +149,10 @@ func (h *Host) forgetReadings() {
 	h.meter.keep(func(id string) bool { return h.status[id] != nil })
 }
 
-// Disk implements kubelet.DiskMeter: the container's root folder, and what it has created beside the machine's files in its mount namespace.
+// Disk implements kubelet.DiskMeter: the container's root directory, and what it has created beside the machine's files in its mount namespace.
 func (r *Runtime) Disk(id kubelet.ContainerID) kubelet.DiskUsage {
-	spec := wire.Spec{Folder: filepath.Join(r.host.root, wire.Containers, string(id))}
+	spec := wire.Spec{StateDir: filepath.Join(r.host.root, wire.Containers, string(id))}
 	sum := kubelet.MeasureDisk(spec.Root())
-	sum.Add(kubelet.MeasureDisk(spec.MountFolder()))
+	sum.Add(kubelet.MeasureDisk(spec.MountDir()))
 	return sum
 }

@@ -57,7 +57,7 @@ type machine struct {
 	bestMounts   bool // containers start with files of the machine in place of a volume
 	uid, gid     int  // of the daemon
 	capabilities uint64
-	exists       func(path string) bool // reports whether the machine has the file or folder
+	exists       func(path string) bool // reports whether the machine has the file or directory
 }
 
 // machine returns what the supervisor's probe has found. ok is false without a result.
@@ -115,14 +115,14 @@ func (w *fieldWarner) pod() {
 }
 
 // user warns about a user or a group that containers can't have without a mount namespace: the daemon of an ordinary user can only give its own.
-// A daemon that runs as root can give any user, but no other user than root can enter the folders of the volumes.
+// A daemon that runs as root can give any user, but no other user than root can enter the directories of the volumes.
 func (w *fieldWarner) user(path string, uid, gid *int64, containers ...corev1.Container) {
 	switch {
 	case w.machine.namespaces:
 		return
 	case w.machine.uid == 0:
 		if differs(uid, 0) && slices.ContainsFunc(containers, func(c corev1.Container) bool { return len(c.VolumeMounts) > 0 }) {
-			w.warn(path+".runAsUser", "%s: volumes are in the daemon's own folder, which user %d can't enter", noNamespace, *uid)
+			w.warn(path+".runAsUser", "%s: volumes are in the daemon's own directory, which user %d can't enter", noNamespace, *uid)
 		}
 		return
 	}

@@ -92,7 +92,7 @@ func TestWarnings(t *testing.T) {
 		"a user with best effort": {best, security(corev1.SecurityContext{RunAsUser: id(1), RunAsGroup: id(1000)}),
 			[]string{"spec.containers[0].securityContext.runAsUser: only root can give it without a mount namespace: the containers run as the daemon's user, 1000"}},
 		"a user that can't enter volumes": {noRoot, with(mounts(data), runs("ls", "$(MINIKCTL_ROOT)/data"), security(corev1.SecurityContext{RunAsUser: id(1)})),
-			[]string{"spec.containers[0].securityContext.runAsUser: this machine gives no mount namespace: volumes are in the daemon's own folder, which user 1 can't enter"}},
+			[]string{"spec.containers[0].securityContext.runAsUser: this machine gives no mount namespace: volumes are in the daemon's own directory, which user 1 can't enter"}},
 		"a user of root":                  {noRoot, security(corev1.SecurityContext{RunAsUser: id(1)}), nil},
 		"a user in a namespace":           {ordinary, security(corev1.SecurityContext{RunAsUser: id(1)}), nil},
 		"the daemon's own user":           {nothing, security(corev1.SecurityContext{RunAsUser: id(1000)}), nil},

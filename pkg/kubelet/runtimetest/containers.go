@@ -92,7 +92,7 @@ func startErrors(f *fixture) {
 		f.Fatal(err)
 	}
 	bad := f.command("sleep", "1")
-	bad.Dir = "/no/such/folder"
+	bad.Dir = "/no/such/directory"
 	for _, c := range []struct {
 		spec kubelet.ContainerSpec
 		want string
@@ -102,7 +102,7 @@ func startErrors(f *fixture) {
 		{f.command(plain), fmt.Sprintf("exec: %q: permission denied", plain)},
 		{f.command(garbage), fmt.Sprintf("exec: %q: exec format error", garbage)},
 		{f.command("/tmp"), `exec: "/tmp": is a directory`},
-		{bad, `chdir to cwd ("/no/such/folder") failed: no such file or directory`},
+		{bad, `chdir to cwd ("/no/such/directory") failed: no such file or directory`},
 	} {
 		id, err := f.Start(f.ctx, p.UID, c.spec)
 		if err == nil || err.Error() != c.want {

@@ -98,7 +98,7 @@ func execRuns(f *fixture) {
 	}
 }
 
-// execSeesMounts runs commands that name files of the container: in a mount, in the image's folder and by the variable
+// execSeesMounts runs commands that name files of the container: in a mount, in the image's directory and by the variable
 // that names the root of the mounts.
 func execSeesMounts(f *fixture) {
 	e := f.execer()

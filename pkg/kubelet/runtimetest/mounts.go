@@ -22,7 +22,7 @@ func ShowsMounts(r kubelet.Runtime) bool {
 	return false
 }
 
-// volume makes a folder with a file for each pair of a name and its text.
+// volume makes a directory with a file for each pair of a name and its text.
 func (f *fixture) volume(files ...string) string {
 	f.Helper()
 	dir := f.TempDir()
@@ -34,7 +34,7 @@ func (f *fixture) volume(files ...string) string {
 	return dir
 }
 
-// mountsAtTheirPaths mounts volumes where the machine has no folder, in a folder, over a folder, over a file and in another volume.
+// mountsAtTheirPaths mounts volumes where the machine has no directory, in a directory, over a directory, over a file and in another volume.
 func mountsAtTheirPaths(f *fixture) {
 	if !ShowsMounts(f.Runtime) {
 		f.Skip("this machine has no mount namespaces: " + f.featureMessage("FileSystems"))

@@ -79,7 +79,7 @@ func Run(t *testing.T, d Driver) {
 	}
 }
 
-// fixture is a runtime with its own folder.
+// fixture is a runtime with its own directory.
 type fixture struct {
 	testing.TB
 	driver Driver

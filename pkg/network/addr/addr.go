@@ -1,5 +1,5 @@
 // Package addr owns the loopback addresses of pods: which daemon of this machine has which 127.N.0.0/16 range, and which pod
-// has which address. Daemons claim ranges in a folder of the user, so that two daemons never share one. A Pool allocates the
+// has which address. Daemons claim ranges in a directory of the user, so that two daemons never share one. A Pool allocates the
 // addresses of a range. Its caller keeps allocated addresses on disk, and reserves them again when it starts.
 package addr
 

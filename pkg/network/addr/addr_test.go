@@ -77,40 +77,40 @@ func TestReserve(t *testing.T) {
 }
 
 func TestClaim(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+	directory := filepath.Join(t.TempDir(), "minikctl", "ranges")
 	a, b := t.TempDir(), t.TempDir()
-	ra := claim(t, folder, a)
-	rb := claim(t, folder, b)
+	ra := claim(t, directory, a)
+	rb := claim(t, directory, b)
 	if ra == rb {
 		t.Fatalf("both have %d", ra)
 	}
-	if again := claim(t, folder, a); again != ra {
+	if again := claim(t, directory, a); again != ra {
 		t.Errorf("claimed again: got %d, want %d", again, ra)
 	}
 	if err := os.Remove(b); err != nil {
 		t.Fatal(err)
 	}
-	claim(t, folder, t.TempDir())
-	if owner, err := os.ReadFile(claimFile(folder, rb)); err == nil && string(owner) == b+"\n" {
+	claim(t, directory, t.TempDir())
+	if owner, err := os.ReadFile(claimFile(directory, rb)); err == nil && string(owner) == b+"\n" {
 		t.Errorf("the claim of an owner that has ended is kept")
 	}
-	if err := Release(folder, a); err != nil {
+	if err := Release(directory, a); err != nil {
 		t.Fatal(err)
 	}
-	if err := Release(folder, a); err != nil {
+	if err := Release(directory, a); err != nil {
 		t.Errorf("second release: %v", err)
 	}
-	if _, err := os.Stat(claimFile(folder, ra)); !os.IsNotExist(err) {
+	if _, err := os.Stat(claimFile(directory, ra)); !os.IsNotExist(err) {
 		t.Errorf("claim is there after the release: %v", err)
 	}
 }
 
-func TestReleaseOfLastClaimRemovesFolder(t *testing.T) {
+func TestReleaseOfLastClaimRemovesDir(t *testing.T) {
 	parent := t.TempDir()
-	folder := filepath.Join(parent, "minikctl", "ranges")
+	directory := filepath.Join(parent, "minikctl", "ranges")
 	owner := t.TempDir()
-	claim(t, folder, owner)
-	if err := Release(folder, owner); err != nil {
+	claim(t, directory, owner)
+	if err := Release(directory, owner); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
@@ -119,14 +119,14 @@ func TestReleaseOfLastClaimRemovesFolder(t *testing.T) {
 }
 
 func TestConcurrentClaims(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+	directory := filepath.Join(t.TempDir(), "minikctl", "ranges")
 	var mu sync.Mutex
 	seen := map[Range]int{}
 	var wg sync.WaitGroup
 	for range 20 {
 		owner := t.TempDir()
 		wg.Go(func() {
-			r, err := Claim(folder, owner)
+			r, err := Claim(directory, owner)
 			if err != nil {
 				t.Error(err)
 			}
@@ -155,9 +155,9 @@ func TestRangeOfSocketLine(t *testing.T) {
 	}
 }
 
-func claim(t *testing.T, folder, owner string) Range {
+func claim(t *testing.T, directory, owner string) Range {
 	t.Helper()
-	r, err := Claim(folder, owner)
+	r, err := Claim(directory, owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func claim(t *testing.T, folder, owner string) Range {
 	return r
 }
 
-func TestClaimFolderOfAnotherUserIsRefused(t *testing.T) {
+func TestClaimDirOfAnotherUserIsRefused(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for name, prepare := range map[string]func(t *testing.T, parent string) error{
 		"others may write": func(t *testing.T, parent string) error {
@@ -176,7 +176,7 @@ func TestClaimFolderOfAnotherUserIsRefused(t *testing.T) {
 		"a link": func(t *testing.T, parent string) error { return os.Symlink(t.TempDir(), parent) },
 		"another user's": func(t *testing.T, parent string) error {
 			if os.Getuid() != 0 {
-				t.Skip("only root can give folders away")
+				t.Skip("only root can give directories away")
 			}
 			return errors.Join(os.Mkdir(parent, 0o700), os.Chown(parent, 12345, 12345))
 		},
@@ -187,15 +187,15 @@ func TestClaimFolderOfAnotherUserIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r, err := Claim(filepath.Join(parent, "ranges"), victim); err == nil {
-				t.Errorf("got %v in a folder in which others can put links", r)
+				t.Errorf("got %v in a directory in which others can put links", r)
 			}
 		})
 	}
 }
 
-// TestClaimWhileFoldersAreRemoved claims ranges while another process removes the empty folders.
-func TestClaimWhileFoldersAreRemoved(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+// TestClaimWhileDirsAreRemoved claims ranges while another process removes the empty directories.
+func TestClaimWhileDirsAreRemoved(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "minikctl", "ranges")
 	owner := t.TempDir()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -205,13 +205,13 @@ func TestClaimWhileFoldersAreRemoved(t *testing.T) {
 			case <-done:
 				return
 			default:
-				_, _ = os.Remove(folder), os.Remove(filepath.Dir(folder)) // fail while a claim is in them
+				_, _ = os.Remove(directory), os.Remove(filepath.Dir(directory)) // fail while a claim is in them
 			}
 		}
 	})
 	for range 30 {
-		claim(t, folder, owner)
-		if err := Release(folder, owner); err != nil {
+		claim(t, directory, owner)
+		if err := Release(directory, owner); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,8 +238,8 @@ func TestDial(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have one loopback address only")
 	}
-	folder, owner := filepath.Join(t.TempDir(), "minikctl", "ranges"), t.TempDir()
-	at := claim(t, folder, owner).Own(9)
+	directory, owner := filepath.Join(t.TempDir(), "minikctl", "ranges"), t.TempDir()
+	at := claim(t, directory, owner).Own(9)
 	moved, _ := Unprivileged(7)
 	l, err := net.Listen("tcp4", netip.AddrPortFrom(at, moved).String())
 	if err != nil {

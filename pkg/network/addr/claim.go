@@ -15,19 +15,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/filelock"
 )
 
-// Folder returns the folder in which the daemons of this user claim ranges.
-func Folder() string { return filepath.Join(autostart.UserFolder(), "ranges") }
+// Dir returns the directory in which the daemons of this user claim ranges.
+func Dir() string { return filepath.Join(autostart.UserDir(), "ranges") }
 
-// Claim returns the range that owner has claimed in folder, or claims one. The owner is the absolute path of a daemon's data
-// folder. A claim whose owner no longer exists is void. Claim skips ranges in which a socket listens, such as those of other
+// Claim returns the range that owner has claimed in directory, or claims one. The owner is the absolute path of a daemon's data
+// directory. A claim whose owner no longer exists is void. Claim skips ranges in which a socket listens, such as those of other
 // users' daemons.
-func Claim(folder, owner string) (Range, error) {
-	unlock, err := lock(folder)
+func Claim(directory, owner string) (Range, error) {
+	unlock, err := lock(directory)
 	if err != nil {
 		return 0, fmt.Errorf("claim an address range: %w", err)
 	}
 	defer unlock()
-	taken, err := claims(folder)
+	taken, err := claims(directory)
 	if err != nil {
 		return 0, fmt.Errorf("claim an address range: %w", err)
 	}
@@ -43,57 +43,57 @@ func Claim(folder, owner string) (Range, error) {
 		if _, ok := taken[r]; ok || busy[r] {
 			continue
 		}
-		if err := os.WriteFile(claimFile(folder, r), []byte(owner+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(claimFile(directory, r), []byte(owner+"\n"), 0o600); err != nil {
 			return 0, fmt.Errorf("claim an address range: %w", err)
 		}
 		return r, nil
 	}
-	return 0, fmt.Errorf("claim an address range in %s: %w", folder, ErrExhausted)
+	return 0, fmt.Errorf("claim an address range in %s: %w", directory, ErrExhausted)
 }
 
-// Release removes the claim of owner in folder. Idempotent.
-func Release(folder, owner string) error {
-	if autostart.CheckPrivate(folder) != nil {
-		return nil // missing, or a folder in which Claim claims nothing
+// Release removes the claim of owner in directory. Idempotent.
+func Release(directory, owner string) error {
+	if autostart.CheckPrivate(directory) != nil {
+		return nil // missing, or a directory in which Claim claims nothing
 	}
-	unlock, err := lock(folder)
+	unlock, err := lock(directory)
 	if err != nil {
 		return fmt.Errorf("release an address range: %w", err)
 	}
 	defer unlock()
-	taken, err := claims(folder)
+	taken, err := claims(directory)
 	if err != nil {
 		return fmt.Errorf("release an address range: %w", err)
 	}
 	for r, o := range taken {
 		if o == owner {
-			if err := os.Remove(claimFile(folder, r)); err != nil {
+			if err := os.Remove(claimFile(directory, r)); err != nil {
 				return fmt.Errorf("release an address range: %w", err)
 			}
 			delete(taken, r)
 		}
 	}
 	if len(taken) == 0 {
-		return removeFolder(folder)
+		return removeDir(directory)
 	}
 	return nil
 }
 
 const lockName = "lock"
 
-// lock locks folder against other daemons, and creates it if it is missing. It tries again if another process removes the folder
+// lock locks directory against other daemons, and creates it if it is missing. It tries again if another process removes the directory
 // meanwhile.
-func lock(folder string) (func(), error) {
+func lock(directory string) (func(), error) {
 	const attempts = 1000
 	for i := 0; ; i++ {
-		err := makeFolder(folder)
+		err := makeDir(directory)
 		if errors.Is(err, fs.ErrNotExist) && i < attempts {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		f, err := filelock.Wait(filepath.Join(folder, lockName), os.O_CREATE|os.O_RDWR)
+		f, err := filelock.Wait(filepath.Join(directory, lockName), os.O_CREATE|os.O_RDWR)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -104,21 +104,21 @@ func lock(folder string) (func(), error) {
 	}
 }
 
-// makeFolder creates the folder if it is missing. It refuses a folder in which other users could place links: in the folder for
+// makeDir creates the directory if it is missing. It refuses a directory in which other users could place links: in the directory for
 // temporary files, another user may have created it first.
-func makeFolder(folder string) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+func makeDir(directory string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(autostart.CheckPrivate(filepath.Dir(folder)), autostart.CheckPrivate(folder))
+	return errors.Join(autostart.CheckPrivate(filepath.Dir(directory)), autostart.CheckPrivate(directory))
 }
 
-// removeFolder removes the lock and the empty folder, and the parent folder if it is empty, too.
-func removeFolder(folder string) error {
-	if err := os.Remove(filepath.Join(folder, lockName)); err != nil {
+// removeDir removes the lock and the empty directory, and the parent directory if it is empty, too.
+func removeDir(directory string) error {
+	if err := os.Remove(filepath.Join(directory, lockName)); err != nil {
 		return err
 	}
-	for _, dir := range []string{folder, filepath.Dir(folder)} {
+	for _, dir := range []string{directory, filepath.Dir(directory)} {
 		err := os.Remove(dir)
 		if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 			return nil // in use, or removed already
@@ -131,8 +131,8 @@ func removeFolder(folder string) error {
 }
 
 // claims returns the owners of all claimed ranges, and removes void claims.
-func claims(folder string) (map[Range]string, error) {
-	entries, err := os.ReadDir(folder)
+func claims(directory string) (map[Range]string, error) {
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func claims(folder string) (map[Range]string, error) {
 		if !ok || err != nil || !Range(r).Valid() {
 			continue
 		}
-		path := filepath.Join(folder, e.Name())
+		path := filepath.Join(directory, e.Name())
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -160,8 +160,8 @@ func claims(folder string) (map[Range]string, error) {
 	return taken, nil
 }
 
-func claimFile(folder string, r Range) string {
-	return filepath.Join(folder, "127."+strconv.Itoa(int(r)))
+func claimFile(directory string, r Range) string {
+	return filepath.Join(directory, "127."+strconv.Itoa(int(r)))
 }
 
 // preferred returns the range at which the search for owner begins. It spreads the daemons of different users, which don't

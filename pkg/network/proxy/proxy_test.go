@@ -35,12 +35,12 @@ func newFixture(t *testing.T) *fixture {
 		t.Skip("other systems have one loopback address only")
 	}
 	owner := t.TempDir()
-	r, err := addr.Claim(addr.Folder(), owner)
+	r, err := addr.Claim(addr.Dir(), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := addr.Release(addr.Folder(), owner); err != nil {
+		if err := addr.Release(addr.Dir(), owner); err != nil {
 			t.Error(err)
 		}
 	})

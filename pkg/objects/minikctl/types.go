@@ -69,7 +69,7 @@ type Decision struct {
 	RejectedBy string      `json:"rejectedBy,omitempty" protobuf:"bytes,18"`
 	Excluded   []string    `json:"excluded,omitempty" protobuf:"bytes,19"`
 	Scores     []NodeScore `json:"scores,omitempty" protobuf:"bytes,20"` // of the feasible nodes, best first
-	// WokenBy is the event because of which the pod is tried again; nil for its first attempt, and after a back-off without an event.
+	// WokenBy is the event because of which the pod is tried again; nil for its first attempt, and after a backoff without an event.
 	WokenBy *Waking `json:"wokenBy,omitempty" protobuf:"bytes,21"`
 	// Extenders are the calls of HTTP extenders.
 	Extenders []ExtenderCall `json:"extenders,omitempty" protobuf:"bytes,22"`

@@ -66,7 +66,7 @@ func (w PerfWorkload) Trace() Trace {
 // maxCount bounds the counts of operations.
 const maxCount = 10_000_000
 
-// ReadPerf reads a scheduler_perf configuration file. read returns the content of a file that it names; paths are relative to the file's folder. An error is
+// ReadPerf reads a scheduler_perf configuration file. read returns the content of a file that it names; paths are relative to the file's directory. An error is
 // about a malformed file, and has the path of the field.
 func ReadPerf(f File, read func(path string) ([]byte, error)) ([]PerfWorkload, error) {
 	var cases []perfCase
@@ -76,7 +76,7 @@ func ReadPerf(f File, read func(path string) ([]byte, error)) ([]PerfWorkload, e
 	if len(cases) == 0 {
 		return nil, fmt.Errorf("%s: no test cases", f.Name)
 	}
-	templates := perfTemplates{read: read, folder: filepath.Dir(f.Name), known: map[string]*perfTemplate{}}
+	templates := perfTemplates{read: read, dir: filepath.Dir(f.Name), known: map[string]*perfTemplate{}}
 	var out []PerfWorkload
 	var errs []error
 	names := map[string]bool{}

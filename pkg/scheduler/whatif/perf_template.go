@@ -20,9 +20,9 @@ import (
 
 // perfTemplates are the templates of objects that a scheduler_perf file names.
 type perfTemplates struct {
-	read   func(path string) ([]byte, error)
-	folder string
-	known  map[string]*perfTemplate
+	read  func(path string) ([]byte, error)
+	dir   string
+	known map[string]*perfTemplate
 }
 
 // perfTemplate is a template of an object, in YAML with text/template. Its fields are Index, the number of the object from 0 on, and Count, that of all.
@@ -33,12 +33,12 @@ type perfTemplate struct {
 	first  *corev1.Pod // that the static text describes; nil before its first use
 }
 
-// pathOf returns a path of the file, relative to the present folder.
+// pathOf returns a path of the file, relative to the present directory.
 func (t *perfTemplates) pathOf(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(t.folder, path)
+	return filepath.Join(t.dir, path)
 }
 
 // get reads a template.

@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Dir string // made if absent, readable by its owner only
 
-	// MustExist makes Open refuse a folder without a store instead of creating an empty one. It is for the folder of a
+	// MustExist makes Open refuse a directory without a store instead of creating an empty one. It is for the directory of a
 	// cluster that has run before.
 	MustExist bool
 
@@ -64,15 +64,15 @@ var metaKey = []byte("m")
 
 // Store is a store.Store on disk. Open makes one.
 type Store struct {
-	db      *db.DB
-	dir     string
-	folder  os.FileInfo // of the database
-	ballast ballast
-	lock    *os.File
-	guard   *guard
-	names   *names
-	log     *changelog.Events
-	latest  latest
+	db        *db.DB
+	dir       string
+	directory os.FileInfo // of the database
+	ballast   ballast
+	lock      *os.File
+	guard     *guard
+	names     *names
+	log       *changelog.Events
+	latest    latest
 
 	// The parts of the next meta record; only the committing goroutine uses them.
 	live     digest
@@ -274,8 +274,8 @@ func (s *Store) Head(context.Context) (store.Revision, error) {
 // closeTimeout is how long Close waits for Badger, which retries failed writes for ever. A slow disk takes seconds.
 const closeTimeout = time.Minute
 
-// errRemoved is reported once the database's folder is no longer at its path.
-var errRemoved = errors.New("the folder of the database was removed while it was in use")
+// errRemoved is reported once the database's directory is no longer at its path.
+var errRemoved = errors.New("the directory of the database was removed while it was in use")
 
 // Close implements store.Store. It returns an error without waiting for Badger when the files are gone, and after closeTimeout.
 func (s *Store) Close() error {
@@ -315,16 +315,16 @@ func (s *Store) awaitClose(closed <-chan error) error {
 	return fmt.Errorf("badger did not close within %s", closeTimeout)
 }
 
-// removed reports whether the database's folder is no longer at its path.
+// removed reports whether the database's directory is no longer at its path.
 func (s *Store) removed() bool {
 	now, err := os.Stat(database(s.dir))
-	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, s.folder)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, s.directory)
 }
 
-// watchEvery is the interval at which the ballast and the folder are looked at.
+// watchEvery is the interval at which the ballast and the directory are looked at.
 const watchEvery = time.Second
 
-// watch keeps the ballast, and makes the store read-only when its folder is removed: what is written then is lost. It uses the
+// watch keeps the ballast, and makes the store read-only when its directory is removed: what is written then is lost. It uses the
 // machine's clock: files have nothing to do with the cluster's time.
 func (s *Store) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(watchEvery) //nolint:forbidigo // see above

@@ -29,7 +29,7 @@ type Finding struct {
 func Check(dir string, readable func(key string, value []byte) error) (Report, error) {
 	if !exists(dir) {
 		if _, err := os.Stat(database(dir)); err != nil {
-			return Report{}, fmt.Errorf("check store in %s: %w: the folder is missing or empty", dir, store.ErrDamaged)
+			return Report{}, fmt.Errorf("check store in %s: %w: the directory is missing or empty", dir, store.ErrDamaged)
 		}
 	}
 	lock, err := acquire(lockFile(dir))

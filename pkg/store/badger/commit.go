@@ -299,7 +299,7 @@ func (s *Store) record(wb *db.WriteBatch, m meta, head store.Revision, size int)
 		return fmt.Errorf("commit: %w", err)
 	}
 	if err := s.names.sync(int64(size)); err != nil {
-		return fmt.Errorf("sync the folder of the database: %w", err)
+		return fmt.Errorf("sync the directory of the database: %w", err)
 	}
 	if err := s.guard.note(head); err != nil {
 		return fmt.Errorf("note head: %w", err)

@@ -54,7 +54,7 @@ type template struct {
 	head  store.Revision
 }
 
-// files are the files of a store by their paths in its folder, but for the lock and the ballast.
+// files are the files of a store by their paths in its directory, but for the lock and the ballast.
 type files map[string]file
 
 // file is a file without the zeros at its end, which logs have many of.
@@ -303,7 +303,7 @@ func (t template) damagesOf(variants int) []damaged {
 	with("database deleted", func(f files) {
 		maps.DeleteFunc(f, func(path string, _ file) bool { return path != "head" })
 	})
-	with("folder emptied", func(f files) { clear(f) })
+	with("directory emptied", func(f files) { clear(f) })
 	for _, path := range slices.Sorted(maps.Keys(t.files)) {
 		f := t.files[path]
 		with(path+" deleted", func(to files) { delete(to, path) })
@@ -362,7 +362,7 @@ func TestDamage(t *testing.T) {
 	t.Logf("%d refused, %d whole", refused.Load(), whole.Load())
 }
 
-// inMemory returns a folder in memory where the machine has one: the many stores of this test need not be synced.
+// inMemory returns a directory in memory where the machine has one: the many stores of this test need not be synced.
 func inMemory() string {
 	if _, err := os.Stat("/dev/shm"); err == nil && *damages == 0 {
 		return "/dev/shm"

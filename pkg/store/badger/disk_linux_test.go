@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk models what a loss of power leaves of the files in a folder that an observed process uses.
+// disk models what a loss of power leaves of the files in a directory that an observed process uses.
 //
 // What a file held when it was last synced is durable. Of what was written since, any page may be on disk or not. Changes of names,
-// and of sizes by ftruncate, are durable once their folder (their file) is synced. Those since then reach the disk in their order, as
+// and of sizes by ftruncate, are durable once their directory (their file) is synced. Those since then reach the disk in their order, as
 // on a file system with a journal: some of them, from the oldest on, are on disk.
 type disk struct {
 	dir     string
@@ -30,10 +30,10 @@ type disk struct {
 	syncs, tables int // counted for the log
 }
 
-// node is a file or a folder. It is open, so that it can be read after its name was removed.
+// node is a file or a directory. It is open, so that it can be read after its name was removed.
 type node struct {
 	file    *os.File
-	names   map[string]*node // of a folder: the durable ones
+	names   map[string]*node // of a directory: the durable ones
 	durable stored
 	direct  bool // each write is durable (O_DSYNC)
 }
@@ -44,7 +44,7 @@ type stored struct {
 	size int64
 }
 
-// change is a change of names in folders, or of a file's size.
+// change is a change of names in directories, or of a file's size.
 type change struct {
 	names   []naming
 	created string // the path of a file that is about to be created
@@ -55,7 +55,7 @@ type change struct {
 	size    int64
 }
 
-// naming gives a name in a folder to a node; nil removes the name.
+// naming gives a name in a directory to a node; nil removes the name.
 type naming struct {
 	dir  *node
 	name string
@@ -70,7 +70,7 @@ func newDisk(dir string) (*disk, error) {
 	return d, err
 }
 
-// add returns the node of a path. A folder's files are added with it.
+// add returns the node of a path. A directory's files are added with it.
 func (d *disk) add(path string, durable bool) (*node, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -224,7 +224,7 @@ func (d *disk) settle() error {
 	return err
 }
 
-// sync makes a file or the names of a folder durable.
+// sync makes a file or the names of a directory durable.
 func (d *disk) sync(n *node) error {
 	if n.names == nil {
 		d.changes = slices.DeleteFunc(d.changes, func(c *change) bool { return c.cut == n })

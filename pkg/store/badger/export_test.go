@@ -16,7 +16,7 @@ var (
 	Encode    = encode
 )
 
-// SyncParents makes the names of a folder and of those above it durable.
+// SyncParents makes the names of a directory and of those above it durable.
 var SyncParents = syncParents
 
 // NewTables returns how many tables wait on the first level of s.

@@ -113,7 +113,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-func TestReadOnlyFolder(t *testing.T) {
+func TestReadOnlyDir(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may write everywhere")
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/badger"
 )
 
-// writerDir and writerStart are the variables that make a copy of the test binary the process that writes: its folder, and the first
+// writerDir and writerStart are the variables that make a copy of the test binary the process that writes: its directory, and the first
 // operation of each writer.
 const (
 	writerDir   = "MINIKCTL_TEST_WRITER_DIR"
@@ -231,7 +231,7 @@ func (l *ledger) starts() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(l.next), " ", ","), "[]")
 }
 
-// open opens the store of a folder twice, and compares it with the ledger: what the first open leaves must be whole, too.
+// open opens the store of a directory twice, and compares it with the ledger: what the first open leaves must be whole, too.
 func (l *ledger) open(ctx context.Context, dir string) error {
 	for range 2 {
 		s, err := badger.Open(smallTables(dir))

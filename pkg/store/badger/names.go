@@ -14,7 +14,7 @@ import (
 )
 
 // names makes the names of Badger's logs durable before a write in them is acknowledged. Badger syncs what it writes into a log, but
-// not the folder in which it has created the log: a loss of power could take the log with all that was synced in it.
+// not the directory in which it has created the log: a loss of power could take the log with all that was synced in it.
 type names struct {
 	dir      *os.File
 	next     []nextLog
@@ -30,7 +30,7 @@ type nextLog struct {
 
 func (n nextLog) name() string { return fmt.Sprintf("%0*d%s", n.digits, n.number, n.suffix) }
 
-// openNames makes the names in the folder of an open database durable.
+// openNames makes the names in the directory of an open database durable.
 func openNames(dir string, memTable int64) (*names, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -97,18 +97,18 @@ func persist(dir string) error {
 	return errors.Join(err, syncPath(dir))
 }
 
-// makeFolders creates the folders of a store and of its database, and makes their names durable, and those of the folders above
+// makeDirs creates the directories of a store and of its database, and makes their names durable, and those of the directories above
 // them, which may be as new.
-func makeFolders(dir string) error {
+func makeDirs(dir string) error {
 	if err := os.MkdirAll(database(dir), 0o700); err != nil {
 		return err
 	}
 	return errors.Join(syncPath(database(dir)), syncPath(dir), syncParents(dir))
 }
 
-// syncParents makes the names of dir and of the folders above it durable. It stops at another file system, whose mount point is
-// older than the store, and at a folder that this process may not read. Above the store it ignores read-only folders, and those of
-// file systems that do not sync folders, such as autofs.
+// syncParents makes the names of dir and of the directories above it durable. It stops at another file system, whose mount point is
+// older than the store, and at a directory that this process may not read. Above the store it ignores read-only directories, and those of
+// file systems that do not sync directories, such as autofs.
 func syncParents(dir string) error {
 	device, err := deviceOf(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func syncParents(dir string) error {
 	return nil
 }
 
-// deviceOf returns the number of the file system that a folder is in.
+// deviceOf returns the number of the file system that a directory is in.
 func deviceOf(dir string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {

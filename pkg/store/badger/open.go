@@ -32,7 +32,7 @@ func Open(cfg Config) (*Store, error) {
 		cfg.MemTableBytes = memTable
 	}
 	if cfg.MustExist && !exists(cfg.Dir) {
-		return nil, fmt.Errorf("open store in %s: %w: the folder is missing or empty", cfg.Dir, store.ErrDamaged)
+		return nil, fmt.Errorf("open store in %s: %w: the directory is missing or empty", cfg.Dir, store.ErrDamaged)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -52,7 +52,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// The files in the folder of a store.
+// The files in the directory of a store.
 func lockFile(dir string) string  { return filepath.Join(dir, "lock") }
 func guardFile(dir string) string { return filepath.Join(dir, "head") }
 func database(dir string) string  { return filepath.Join(dir, "badger") }
@@ -132,8 +132,8 @@ func memTableSize(dir string, want int64) (int64, error) {
 
 // prepare makes the files of a store fit for Badger, once check has shown that they are whole.
 func prepare(dir string, g *guard, found state) error {
-	if g.last == 0 { // also with folders that a killed process has created and not made durable
-		if err := makeFolders(dir); err != nil {
+	if g.last == 0 { // also with directories that a killed process has created and not made durable
+		if err := makeDirs(dir); err != nil {
 			return err
 		}
 	}
@@ -182,11 +182,11 @@ func badgerOptions(dir string) db.Options {
 		WithLogger(logger{})
 }
 
-// recover sets the head and the compacted revision to the state that check found, and records the folder of the files, so
+// recover sets the head and the compacted revision to the state that check found, and records the directory of the files, so
 // that its removal is detected.
 func (s *Store) recover(found state) error {
 	var err error
-	if s.folder, err = os.Stat(database(s.dir)); err != nil {
+	if s.directory, err = os.Stat(database(s.dir)); err != nil {
 		return err
 	}
 	if head := s.db.MaxVersion(); head < uint64(found.head) {

@@ -68,7 +68,7 @@ type power struct {
 	done, rounds, syncs, tables, acked int
 }
 
-// newDir returns a new folder, in memory where the machine has one: a sync is only simulated.
+// newDir returns a new directory, in memory where the machine has one: a sync is only simulated.
 func (p *power) newDir() string {
 	dir, err := os.MkdirTemp(inMemory(), "power")
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *power) round(d *disk, l *ledger) (last *image, at *ledger) {
 			p.answer(o, c, p.handle(d, c))
 		}
 		c, when := p.receive(o, note), p.rng.IntN(3)
-		for rare := p.rng.IntN(3) == 0; rare && c.nr != unix.SYS_FSYNC; c = p.receive(o, note) { // of MANIFEST, or of the folder
+		for rare := p.rng.IntN(3) == 0; rare && c.nr != unix.SYS_FSYNC; c = p.receive(o, note) { // of MANIFEST, or of the directory
 			p.answer(o, c, p.handle(d, c))
 		}
 		if when == 0 { // before the call has an effect
@@ -228,7 +228,7 @@ func TestPowerLossAfterKill(t *testing.T) {
 }
 
 // TestPowerLossAfterFirstStart kills the process that creates a store, before it has synced anything. The next process writes, and
-// loses its power: the folders above the store must be durable.
+// loses its power: the directories above the store must be durable.
 func TestPowerLossAfterFirstStart(t *testing.T) {
 	p := &power{t: t, rng: rand.New(rand.NewPCG(1, 1))}
 	d, err := newDisk(p.newDir())
@@ -255,7 +255,7 @@ func TestPowerLossAfterFirstStart(t *testing.T) {
 	}
 }
 
-// TestSyncParentsInProc syncs folders of a file system whose folders cannot be synced.
+// TestSyncParentsInProc syncs directories of a file system whose directories cannot be synced.
 func TestSyncParentsInProc(t *testing.T) {
 	const dir = "/proc/sys/kernel"
 	f, err := os.Open(filepath.Dir(dir))
@@ -264,7 +264,7 @@ func TestSyncParentsInProc(t *testing.T) {
 	}
 	defer f.Close()
 	if err := f.Sync(); !errors.Is(err, unix.EINVAL) {
-		t.Skipf("a sync of a folder in /proc returns %v", err)
+		t.Skipf("a sync of a directory in /proc returns %v", err)
 	}
 	if err := badger.SyncParents(dir); err != nil {
 		t.Error(err)

@@ -18,7 +18,7 @@ import (
 // take later changes with the same revisions for those.
 const revisionGap = 1_000_000
 
-// Restore replaces the store in dir by a backup, and keeps what was there in the folder that it returns; "" when there was
+// Restore replaces the store in dir by a backup, and keeps what was there in the directory that it returns; "" when there was
 // nothing. The objects keep their revisions. The store continues at a higher revision than any before, and the revisions before
 // it count as compacted, so that clients list again. The error is ErrLocked while the store is open. After an error the store is
 // as it was.

@@ -171,8 +171,8 @@ func inBadger(t *testing.T, dir string, change func(*db.WriteBatch) error) {
 	}
 }
 
-// TestRemovedStoreFolder removes the database of an open store. Badger alone would retry its last write for ever.
-func TestRemovedStoreFolder(t *testing.T) {
+// TestRemovedStoreDir removes the database of an open store. Badger alone would retry its last write for ever.
+func TestRemovedStoreDir(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	put(t, s, "k", 10, 300)

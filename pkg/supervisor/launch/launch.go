@@ -46,7 +46,7 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 	if err := enterNamespaces(l); err != nil {
 		return err
 	}
-	if l.Dir != "" { // before becomeUser: the container's user may lack access to a parent folder
+	if l.Dir != "" { // before becomeUser: the container's user may lack access to a parent directory
 		if err := os.Chdir(l.Dir); err != nil {
 			return cwdError(l.Dir, err)
 		}
@@ -82,7 +82,7 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 
 // enterNamespaces prepares the namespaces that this process was started in, if the container has any.
 func enterNamespaces(l *wire.Launch) error {
-	if l.MountFolder == "" {
+	if l.MountDir == "" {
 		return nil
 	}
 	if err := mount(l); err != nil {

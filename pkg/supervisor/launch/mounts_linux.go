@@ -17,15 +17,15 @@ import (
 )
 
 // A container's process starts in a mount namespace of its own, which shows what the machine's does. view adds the container's
-// mounts to it. A mount at a path that the machine lacks needs a mount point, and the machine's folders stay as they are. So the
-// innermost folder that exists is mirrored: a folder of the container takes its place, in which each entry of the original is bound.
-// What the container creates beside these entries is in its own folder.
+// mounts to it. A mount at a path that the machine lacks needs a mount point, and the machine's directories stay as they are. So the
+// innermost directory that exists is mirrored: a directory of the container takes its place, in which each entry of the original is bound.
+// What the container creates beside these entries is in its own directory.
 //
 // Each process that is started in the container later has a namespace of its own with the same mounts: without privileges, a
-// process can't join the namespace of another one. That is why the mirrors are folders on disk and the steps are recorded.
+// process can't join the namespace of another one. That is why the mirrors are directories on disk and the steps are recorded.
 type view struct {
-	folder string // for the mirrors and the record; belongs to the container
-	steps  []step // taken so far
+	directory string // for the mirrors and the record; belongs to the container
+	steps     []step // taken so far
 }
 
 // step binds Source to Target, or puts Mirror in the place of Target.
@@ -44,22 +44,22 @@ type step struct {
 
 const recordFile = "mounts.json"
 
-// mount shows the mounts of a container in the mount namespace of this process. The folder l.MountFolder belongs to the container: the
+// mount shows the mounts of a container in the mount namespace of this process. The directory l.MountDir belongs to the container: the
 // first call creates it, and later ones repeat the mounts of the first.
 func mount(l *wire.Launch) error {
 	// What the machine mounts and unmounts later is shown, and nothing that is mounted here is shown to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("change the propagation of mounts: %w", err)
 	}
-	v := &view{folder: l.MountFolder}
-	recorded, err := os.ReadFile(v.folder + "/" + recordFile)
+	v := &view{directory: l.MountDir}
+	recorded, err := os.ReadFile(v.directory + "/" + recordFile)
 	switch {
 	case err == nil:
 		return v.repeat(recorded)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := v.makeFolder(); err != nil {
+	if err := v.makeDir(); err != nil {
 		return err
 	}
 	sources := make([]source, len(l.Mounts))
@@ -87,7 +87,7 @@ func mount(l *wire.Launch) error {
 		return err
 	}
 	v.steps = append(v.steps, last)
-	if err := v.record(); err != nil { // before the folder is read-only
+	if err := v.record(); err != nil { // before the directory is read-only
 		return err
 	}
 	return last.protectExcept()
@@ -97,8 +97,8 @@ func mount(l *wire.Launch) error {
 // others of them: a container may have its own /etc/hosts, and the machine's at another path.
 type source struct {
 	wire.Mount
-	tree   int // a descriptor
-	folder bool
+	tree      int // a descriptor
+	directory bool
 }
 
 func openSource(m wire.Mount) (source, error) {
@@ -127,11 +127,11 @@ func copyTree(path string) (int, error) {
 // pointFile is the empty file that all mount points for files are links to: a link takes a tenth of the time of a new file.
 const pointFile = "point"
 
-func (v *view) makeFolder() error {
-	if err := os.MkdirAll(v.folder, 0o711); err != nil {
+func (v *view) makeDir() error {
+	if err := os.MkdirAll(v.directory, 0o711); err != nil {
 		return err
 	}
-	return os.WriteFile(v.folder+"/"+pointFile, nil, 0o644)
+	return os.WriteFile(v.directory+"/"+pointFile, nil, 0o644)
 }
 
 func (v *view) record() error {
@@ -139,11 +139,11 @@ func (v *view) record() error {
 	if err != nil {
 		return err
 	}
-	tmp := v.folder + "/" + recordFile + ".tmp"
+	tmp := v.directory + "/" + recordFile + ".tmp"
 	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(tmp, v.folder+"/"+recordFile)
+	return os.Rename(tmp, v.directory+"/"+recordFile)
 }
 
 func (v *view) repeat(recorded []byte) error {
@@ -180,7 +180,7 @@ func (v *view) add(m source) error {
 	}
 	target := outer
 	if rest != "" {
-		if target, err = v.makeMountPoint(outer, rest, m.folder); err != nil {
+		if target, err = v.makeMountPoint(outer, rest, m.directory); err != nil {
 			return err
 		}
 	}
@@ -189,20 +189,20 @@ func (v *view) add(m source) error {
 	return s.take(m.tree)
 }
 
-func within(path, folder string) bool {
-	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(folder, "/"))
+func within(path, directory string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(directory, "/"))
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// makeMountPoint makes the folder or the file outer/rest, and mirrors outer if it belongs to the machine.
-func (v *view) makeMountPoint(outer, rest string, folder bool) (string, error) {
+// makeMountPoint makes the directory or the file outer/rest, and mirrors outer if it belongs to the machine.
+func (v *view) makeMountPoint(outer, rest string, directory bool) (string, error) {
 	if !v.belongs(outer) {
 		if err := v.mirror(outer); err != nil {
 			return "", err
 		}
 	}
 	path := strings.TrimSuffix(outer, "/") + "/" + rest
-	if folder {
+	if directory {
 		return path, os.MkdirAll(path, 0o755)
 	}
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
@@ -215,7 +215,7 @@ func (v *view) makeMountPoint(outer, rest string, folder bool) (string, error) {
 
 // makeFile makes an empty file. Volumes may be in other file systems, which have no links to pointFile.
 func (v *view) makeFile(path string) error {
-	if os.Link(v.folder+"/"+pointFile, path) == nil {
+	if os.Link(v.directory+"/"+pointFile, path) == nil {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
@@ -225,34 +225,34 @@ func (v *view) makeFile(path string) error {
 	return f.Close()
 }
 
-// belongs reports whether a folder belongs to the container: it is a mirror or a mount, or is in one and not an entry of the machine.
-func (v *view) belongs(folder string) bool {
+// belongs reports whether a directory belongs to the container: it is a mirror or a mount, or is in one and not an entry of the machine.
+func (v *view) belongs(directory string) bool {
 	inner, names := "", []string(nil)
 	for _, s := range v.steps {
-		if within(folder, s.Target) && len(s.Target) >= len(inner) {
+		if within(directory, s.Target) && len(s.Target) >= len(inner) {
 			inner, names = s.Target, s.Names
 		}
 	}
 	if inner == "" {
 		return false
 	}
-	rest := strings.TrimPrefix(strings.TrimPrefix(folder, inner), "/")
+	rest := strings.TrimPrefix(strings.TrimPrefix(directory, inner), "/")
 	first, _, _ := strings.Cut(rest, "/")
 	return first == "" || !slices.Contains(names, first)
 }
 
-// mirror puts a folder of the container in the place of a folder of the machine.
-func (v *view) mirror(folder string) error {
-	s := step{Target: folder, Mirror: v.folder + "/" + strconv.Itoa(len(v.steps))}
+// mirror puts a directory of the container in the place of a directory of the machine.
+func (v *view) mirror(directory string) error {
+	s := step{Target: directory, Mirror: v.directory + "/" + strconv.Itoa(len(v.steps))}
 	if err := os.Mkdir(s.Mirror, 0o755); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		bound, err := v.placeholder(folder+"/"+e.Name(), s.Mirror+"/"+e.Name(), e.Type())
+		bound, err := v.placeholder(directory+"/"+e.Name(), s.Mirror+"/"+e.Name(), e.Type())
 		if err != nil {
 			return err
 		}
@@ -260,14 +260,14 @@ func (v *view) mirror(folder string) error {
 			s.Names = append(s.Names, e.Name())
 		}
 	}
-	if err := copyAccess(folder, s.Mirror); err != nil {
+	if err := copyAccess(directory, s.Mirror); err != nil {
 		return err
 	}
 	v.steps = append(v.steps, s)
 	return s.take(-1)
 }
 
-// copyAccess gives the folder to the mode of from, and its owner as far as this process may.
+// copyAccess gives the directory to the mode of from, and its owner as far as this process may.
 func copyAccess(from, to string) error {
 	var stat unix.Stat_t
 	if err := unix.Stat(from, &stat); err != nil {
@@ -277,7 +277,7 @@ func copyAccess(from, to string) error {
 	return unix.Chmod(to, stat.Mode&0o7777)
 }
 
-// placeholder makes what an entry of a mirrored folder is bound to, and reports whether it has to be bound. A link is copied.
+// placeholder makes what an entry of a mirrored directory is bound to, and reports whether it has to be bound. A link is copied.
 func (v *view) placeholder(original, path string, kind fs.FileMode) (bind bool, err error) {
 	switch {
 	case kind&fs.ModeSymlink != 0:
@@ -350,7 +350,7 @@ func (s step) putMirror() error {
 	return s.bindEntries("/proc/self/fd/"+strconv.Itoa(original), s.Target)
 }
 
-// changeRoot makes the mirror the root folder of this process.
+// changeRoot makes the mirror the root directory of this process.
 func (s step) changeRoot() error {
 	if err := unix.Mount(s.Mirror, s.Mirror, "", unix.MS_BIND, ""); err != nil { // a new root must be a mount
 		return err
@@ -374,7 +374,7 @@ func (s step) changeRoot() error {
 	return os.Chdir("/")
 }
 
-// bindEntries binds the entries of a folder in another one. Those that have been removed meanwhile are left out.
+// bindEntries binds the entries of a directory in another one. Those that have been removed meanwhile are left out.
 func (s step) bindEntries(from, to string) error {
 	for _, name := range s.Names {
 		err := unix.Mount(from+"/"+name, to+"/"+name, "", unix.MS_BIND|unix.MS_REC, "")
@@ -385,7 +385,7 @@ func (s step) bindEntries(from, to string) error {
 	return nil
 }
 
-// deepest returns the innermost folder or file on the way to path that exists, without links in its own path, and the rest of the path.
+// deepest returns the innermost directory or file on the way to path that exists, without links in its own path, and the rest of the path.
 func deepest(path string) (existing, rest string, err error) {
 	existing = path
 	for {

@@ -39,7 +39,7 @@ func cwdError(dir string, err error) error {
 
 var errNotFound = errors.New("executable file not found in $PATH")
 
-// lookPath finds a program as a shell in the container does: in the container's PATH and folder, as the container's user.
+// lookPath finds a program as a shell in the container does: in the container's PATH and directory, as the container's user.
 func lookPath(name string, env []string) (string, error) {
 	if program.Find(name) != nil {
 		return role.Self(), nil

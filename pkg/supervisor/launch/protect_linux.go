@@ -21,12 +21,12 @@ var maskedPaths = []string{
 // readOnlyPaths change the machine when they are written.
 var readOnlyPaths = []string{"/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys"}
 
-// emptyFolder is mounted over masked folders.
-const emptyFolder = "empty"
+// emptyDir is mounted over masked directories.
+const emptyDir = "empty"
 
 // mask hides maskedPaths and protects readOnlyPaths, those that the machine has.
 func (v *view) mask() error {
-	empty := v.folder + "/" + emptyFolder
+	empty := v.directory + "/" + emptyDir
 	if err := os.Mkdir(empty, 0o555); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (v *view) cover(s step) error {
 }
 
 // rootProtection is the step that makes everything read-only except the writable mounts, /dev and /proc. Writable mounts stay writable
-// below the container's root folder as well, whose links lead to the machine's paths.
+// below the container's root directory as well, whose links lead to the machine's paths.
 func rootProtection(l *wire.Launch) (step, error) {
 	s := step{Target: "/", Writable: []string{"/dev", "/proc"}}
 	writable := map[string]bool{}

@@ -69,7 +69,7 @@ func probe(args []string) int {
 	return 1
 }
 
-// probeMount succeeds if the folder args[0] exists.
+// probeMount succeeds if the directory args[0] exists.
 func probeMount(args []string) int {
 	if len(args) != 1 {
 		return 2

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// site is the folder whose files web serves. A folder in it has the page index.html.
+// site is the directory whose files web serves. A directory in it has the page index.html.
 type site struct {
 	root *os.Root // symbolic links can't leave it
 }
 
-func openSite(folder string) (*site, error) {
-	if folder == "" {
+func openSite(directory string) (*site, error) {
+	if directory == "" {
 		return nil, nil
 	}
-	root, err := os.OpenRoot(folder)
+	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func ownIdentity() identity {
 }
 
 // web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod.
-// It responds to /healthz with ok, to /busyz?ms=N after N milliseconds of computing, and to every other path with the files of the folder that
+// It responds to /healthz with ok, to /busyz?ms=N after N milliseconds of computing, and to every other path with the files of the directory that
 // MINIKCTL_FOLDER names. Without one it responds to /resolve?name=NAME with the addresses that the pod finds for a name, and to every other path with
 // its identity, as JSON if the request accepts JSON. It logs each request, and ends on SIGTERM once the requests in progress have ended. Without
 // any port it listens on port 80 as well, if it may: the web servers whose images are mapped to it do.

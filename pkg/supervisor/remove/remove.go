@@ -1,4 +1,4 @@
-// Package remove removes folders with files of containers. A container of an ordinary user can make its folders read-only, as
+// Package remove removes directories with files of containers. A container of an ordinary user can make its directories read-only, as
 // programs do that protect what they have downloaded, and then os.RemoveAll fails.
 package remove
 
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// All removes path like os.RemoveAll. It makes the folders below path writable if it has to.
+// All removes path like os.RemoveAll. It makes the directories below path writable if it has to.
 func All(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-const folderVariable = "REMOVE_TEST_FOLDER"
+const dirVariable = "REMOVE_TEST_DIR"
 
-// TestReadOnlyFolders removes folders without write and read permission. Root has every permission, so the test starts itself again as an
+// TestReadOnlyDirs removes directories without write and read permission. Root has every permission, so the test starts itself again as an
 // ordinary user.
-func TestReadOnlyFolders(t *testing.T) {
+func TestReadOnlyDirs(t *testing.T) {
 	if os.Getuid() == 0 {
 		rerun(t)
 		return
 	}
-	dir := os.Getenv(folderVariable)
+	dir := os.Getenv(dirVariable)
 	if dir == "" {
 		dir = t.TempDir()
 	}
@@ -56,7 +56,7 @@ func TestReadOnlyFolders(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o500 {
-		t.Errorf("the folder outside: %v, %v", info, err)
+		t.Errorf("the directory outside: %v, %v", info, err)
 	}
 }
 
@@ -80,7 +80,7 @@ func rerun(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), folderVariable+"="+dir)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), dirVariable+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -52,7 +52,7 @@ func Resident() uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
-// Files moves the resident pages of mapped files below a folder out of memory: those of the store's tables and logs. Unlike
+// Files moves the resident pages of mapped files below a directory out of memory: those of the store's tables and logs. Unlike
 // MADV_DONTNEED, MADV_PAGEOUT keeps the content of a new mapping at the same address. A kernel
 // before 5.4 has no such advice, and keeps the pages.
 func Files(dir string) {
@@ -65,7 +65,7 @@ func Files(dir string) {
 	}
 }
 
-// shared returns the shared mappings of files below a folder.
+// shared returns the shared mappings of files below a directory.
 func shared(maps, dir string) []mapping {
 	var out []mapping
 	for line := range strings.Lines(maps) {

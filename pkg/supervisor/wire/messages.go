@@ -84,16 +84,16 @@ type Event struct {
 
 // Spec is a container for the supervisor to run. The supervisor keeps it on disk.
 type Spec struct {
-	ID      string // also the name of its folder
-	Pod     string // UID
-	Folder  string // of the container's files; the supervisor creates it
-	Argv    []string
-	Dir     string
-	Env     []string
-	LogPath string
-	UID     *int64 `json:",omitempty"`
-	GID     *int64 `json:",omitempty"`
-	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
+	ID       string // also the name of its directory
+	Pod      string // UID
+	StateDir string `json:"Folder"` // of the container's files; the supervisor creates it. Supervisors of older versions call it Folder
+	Argv     []string
+	Dir      string
+	Env      []string
+	LogPath  string
+	UID      *int64 `json:",omitempty"`
+	GID      *int64 `json:",omitempty"`
+	Memory   int64  `json:",omitempty"` // limit in bytes; 0: none
 
 	MilliCPU int64 `json:",omitempty"` // CPU limit in thousandths of a CPU; 0: none
 
@@ -132,7 +132,7 @@ type Security struct {
 	MaskPaths    bool `json:",omitempty"` // hide and protect the files of /proc and /sys with which a process could change the machine
 }
 
-// Link makes the host's path Host appear at Path below the container's root folder. Path is absolute and clean.
+// Link makes the host's path Host appear at Path below the container's root directory. Path is absolute and clean.
 type Link struct{ Path, Host string }
 
 // Mount makes the host's path Host appear at Path in a container. Path is absolute and clean.
@@ -157,11 +157,11 @@ func (s *Spec) Namespaced() bool {
 // RootVariable names Root in a container's environment.
 const RootVariable = "MINIKCTL_ROOT"
 
-// Root is the folder in which a container finds its mounts.
-func (s *Spec) Root() string { return s.Folder + "/root" }
+// Root is the directory in which a container finds its mounts.
+func (s *Spec) Root() string { return s.StateDir + "/root" }
 
-// MountFolder is the folder in which a container's mount points are made.
-func (s *Spec) MountFolder() string { return s.Folder + "/mounts" }
+// MountDir is the directory in which a container's mount points are made.
+func (s *Spec) MountDir() string { return s.StateDir + "/mounts" }
 
 // Command is run in a running container.
 type Command struct {
@@ -192,13 +192,13 @@ type Status struct {
 	Message  string
 	Restart  bool   `json:",omitempty"` // it has been stopped so that the daemon starts its successor
 	Closed   bool   `json:",omitempty"` // its input has ended
-	Cgroup   string `json:",omitempty"` // the folder of its cgroup; "": it has none
+	Cgroup   string `json:",omitempty"` // the directory of its cgroup; "": it has none
 	// MemoryEnforced: the kernel enforces the memory limit on the processes in the Cgroup.
 	MemoryEnforced bool `json:",omitempty"`
 
-	CPUGroup    string `json:",omitempty"` // the folder of its cgroup of version 1 with its CPU limit; "": it has none
-	MemoryGroup string `json:",omitempty"` // the folder of its cgroup of version 1 with its memory limit; "": it has none
-	// PodGroup is the folder of its pod's cgroup with the limit of processes, of version 2 if the Cgroup is in it, and otherwise of version 1; "":
+	CPUGroup    string `json:",omitempty"` // the directory of its cgroup of version 1 with its CPU limit; "": it has none
+	MemoryGroup string `json:",omitempty"` // the directory of its cgroup of version 1 with its memory limit; "": it has none
+	// PodGroup is the directory of its pod's cgroup with the limit of processes, of version 2 if the Cgroup is in it, and otherwise of version 1; "":
 	// there is none.
 	PodGroup string `json:",omitempty"`
 
@@ -233,10 +233,10 @@ type Launch struct {
 	Security Security
 
 	// In namespaces that the process has been started in:
-	Mounts      []Mount `json:",omitempty"`
-	Links       []Link  `json:",omitempty"` // the mounts that are also found at the host's paths
-	MountFolder string  `json:",omitempty"` // "": the process has no namespaces
-	Hostname    string  `json:",omitempty"`
+	Mounts   []Mount `json:",omitempty"`
+	Links    []Link  `json:",omitempty"` // the mounts that are also found at the host's paths
+	MountDir string  `json:",omitempty"` // "": the process has no namespaces
+	Hostname string  `json:",omitempty"`
 }
 
 // KeptTerminal is the descriptor under which a container keeps the supervisor's end of its terminal. The next supervisor
@@ -306,18 +306,18 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.kind }
 
-// These are the supervisor's files below its folder.
+// These are the supervisor's files below its directory.
 const (
 	SocketFile = "run/supervisor.sock"
 	LockFile   = "run/supervisor.lock"
 	LogFile    = "run/supervisor.log"
 	KeeperFile = "run/keeper.sock"
-	Containers = "containers"  // a folder per container, named by its ID
+	Containers = "containers"  // a directory per container, named by its ID
 	RangesFile = "ranges.json" // the prefixes of Services' addresses, for the next supervisor
-	StateFile  = "state.json"  // in a container's folder: its Status
+	StateFile  = "state.json"  // in a container's directory: its Status
 )
 
-// Pipes are the named pipes of a container's output in its folder: standard output and standard error.
+// Pipes are the named pipes of a container's output in its directory: standard output and standard error.
 var Pipes = [2]string{"out", "err"}
 
 // InputPipe is the named pipe of a container's input, if it has one. A container with a terminal has no pipes.

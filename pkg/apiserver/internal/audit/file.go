@@ -18,7 +18,7 @@ func openFile(cfg Config) (io.WriteCloser, error) {
 		return nopCloser{os.Stdout}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the audit log: %w", err)
+		return nil, fmt.Errorf("make the directory of the audit log: %w", err)
 	}
 	f, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // fails now if the path is wrong
 	if err != nil {

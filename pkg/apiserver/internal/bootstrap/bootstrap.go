@@ -51,7 +51,7 @@ type Config struct {
 	Source           *clock.Source
 	PKI              *pki.PKI
 	ServiceAddresses netip.Prefix
-	FolderClass      bool // the cluster has the default StorageClass of the folder provisioner
+	DirClass         bool // the cluster has the default StorageClass of the directory provisioner
 	IngressClass     bool // the cluster has its own IngressClass
 
 	Stages bool // the cluster has the definition of kwok's Stages
@@ -203,9 +203,9 @@ func (b *Bootstrap) addDefaults() {
 			return defaultsOf([]*networkingv1.IngressClass{networking.OwnIngressClass()}), nil
 		})
 	}
-	if b.config.FolderClass {
+	if b.config.DirClass {
 		b.add(storageClasses, nil, func(context.Context) ([]virtual, error) {
-			return defaultsOf([]*storagev1.StorageClass{storage.FolderClass()}), nil
+			return defaultsOf([]*storagev1.StorageClass{storage.DirClass()}), nil
 		})
 	}
 }

@@ -97,7 +97,7 @@ func (s *Handler) index(w http.ResponseWriter, r *http.Request) {
 	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
 }
 
-// paths returns the paths of the pages, without those of folders.
+// paths returns the paths of the pages, without those of directories.
 func (s *Handler) paths() []string {
 	var paths []string
 	for _, p := range s.pages() {

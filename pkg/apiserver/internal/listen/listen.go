@@ -103,15 +103,15 @@ func machineHosts() []string {
 	return hosts
 }
 
-// listenUnix opens the local socket in a folder that only its owner may enter. It replaces a socket without a listener,
+// listenUnix opens the local socket in a directory that only its owner may enter. It replaces a socket without a listener,
 // which a killed server leaves.
 func listenUnix(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the socket: %w", err)
+		return nil, fmt.Errorf("make the directory of the socket: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("protect the folder of the socket: %w", err)
+		return nil, fmt.Errorf("protect the directory of the socket: %w", err)
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		_ = c.Close() // it was only to find out whether a server listens

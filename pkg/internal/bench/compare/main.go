@@ -1,7 +1,7 @@
 // Command compare measures implementations of the Kubernetes API in alternation: this tree's minikctl, that of another
 // commit, and Kubernetes' own programs. It prints Markdown tables of medians and their ratios for docs/benchmarks.md.
 //
-//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,workloads,large,scale,rolling,jobs,endpoints,idle] [-workloads NAMES] [-scale 1] [-profiles FOLDER]
+//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,backlog,workloads,large,scale,rolling,jobs,endpoints,idle] [-workloads NAMES] [-scale 1] [-profiles DIR]
 //
 // The first side is always this tree, which the command builds. Environment variables name the programs of the other
 // sides; a side without its programs is left out:
@@ -99,7 +99,7 @@ func run(ctx context.Context, out, progress io.Writer) error {
 	only := flag.String("only", "", "sections to measure, separated by commas (default: all)")
 	scale := flag.Float64("scale", 1, "size of the measurements; below 1 for a trial")
 	names := flag.String("workloads", "", "names of the workloads to measure, separated by commas (default: all)")
-	profiles := flag.String("profiles", "", "an existing folder for profiles of the loads (CPU, heap, allocations)")
+	profiles := flag.String("profiles", "", "an existing directory for profiles of the loads (CPU, heap, allocations)")
 	flag.Parse()
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" && !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {

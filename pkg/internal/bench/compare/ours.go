@@ -22,7 +22,7 @@ func (o *ours) name() string { return o.label }
 
 func (o *ours) can(section string) bool { return !slices.Contains(o.without, section) }
 
-// start runs "minikctl up -d" with an empty home folder, as a new user does.
+// start runs "minikctl up -d" with an empty home directory, as a new user does.
 func (o *ours) start(ctx context.Context, w want) (*cluster, error) {
 	home, err := os.MkdirTemp(o.dir, o.label)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // profileSpan is the duration of CPU profiles in seconds. A profile has only what happened within it.
 const profileSpan = "15"
 
-// profiled runs work, and writes profiles of the server's CPU time, its heap and its allocations into a folder; "": only runs
+// profiled runs work, and writes profiles of the server's CPU time, its heap and its allocations into a directory; "": only runs
 // work. Profiles are those of minikctl, or of kube-apiserver.
 func profiled(ctx context.Context, client kubernetes.Interface, dir, name string, work func() error) error {
 	if dir == "" {

@@ -28,7 +28,7 @@ var (
 // table collects figures by measurement and side. The zero table is empty.
 type table struct {
 	rows     []*row
-	profiles string // the folder of profiles; "": none are made
+	profiles string // the directory of profiles; "": none are made
 }
 
 type row struct {

@@ -47,7 +47,7 @@ func StorageExceeded(pod *corev1.Pod, used Pod) string {
 }
 
 // ephemeral returns what the pod uses of its ephemeral storage: its containers, their logs, and its local volumes without the machine's
-// folders.
+// directories.
 func (p Pod) ephemeral(pod *corev1.Pod) int64 {
 	sum := int64(0)
 	for _, c := range p.Containers {

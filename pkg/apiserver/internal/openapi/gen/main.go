@@ -39,7 +39,7 @@ var shared = []string{
 }
 
 func main() {
-	out := flag.String("out", "definitions", "folder to write to")
+	out := flag.String("out", "definitions", "directory to write to")
 	check := flag.Bool("check", false, "only compare")
 	flag.Parse()
 	if err := run(*out, *check); err != nil {

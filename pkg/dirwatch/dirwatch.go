@@ -1,17 +1,17 @@
-// Package folder watches folders of this machine for changes.
-package folder
+// Package directory watches directories of this machine for changes.
+package dirwatch
 
 import "github.com/fsnotify/fsnotify"
 
-// Watch signals changes in folders, coalesced, until the returned function is called. A folder that the system can't watch gives no
+// Watch signals changes in directories, coalesced, until the returned function is called. A directory that the system can't watch gives no
 // signals, so the caller also polls.
-func Watch(folders ...string) (<-chan struct{}, func()) {
+func Watch(dirs ...string) (<-chan struct{}, func()) {
 	changes := make(chan struct{}, 1)
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return changes, func() {}
 	}
-	for _, f := range folders {
+	for _, f := range dirs {
 		_ = w.Add(f) // without notifications the caller polls
 	}
 	done := make(chan struct{})

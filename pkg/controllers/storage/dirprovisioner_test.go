@@ -15,18 +15,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
 
-// TestNewFolderVolume: a volume of one node is bound to the selected node, and a shared one is not.
-func TestNewFolderVolume(t *testing.T) {
+// TestNewDirVolume: a volume of one node is bound to the selected node, and a shared one is not.
+func TestNewDirVolume(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "host"}}}
-	class := storage.FolderClass()
-	v := newFolderVolume(testClaim(nil), class, node, "/data/volumes")
+	class := storage.DirClass()
+	v := newDirVolume(testClaim(nil), class, node, "/data/volumes")
 	if v.Name != "pvc-1" || v.Spec.HostPath.Path != "/data/volumes/pvc-1_default_data" || v.Spec.StorageClassName != "standard" {
 		t.Errorf("got %+v", v)
 	}
 	if volume.CheckNodeAffinity(v, map[string]string{corev1.LabelHostname: "host"}) != nil || volume.CheckNodeAffinity(v, map[string]string{corev1.LabelHostname: "other"}) == nil {
 		t.Errorf("got affinity %+v", v.Spec.NodeAffinity)
 	}
-	if !cmp.Equal(v.Finalizers, []string{volume.PVDeletionProtectionFinalizer}) || v.Annotations[volume.AnnDynamicallyProvisioned] != storage.FolderProvisioner {
+	if !cmp.Equal(v.Finalizers, []string{volume.PVDeletionProtectionFinalizer}) || v.Annotations[volume.AnnDynamicallyProvisioned] != storage.DirProvisioner {
 		t.Errorf("got %+v", v.ObjectMeta)
 	}
 	retained := corev1.PersistentVolumeReclaimRetain
@@ -34,12 +34,12 @@ func TestNewFolderVolume(t *testing.T) {
 	shared := testClaim(func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	})
-	if v = newFolderVolume(shared, class, node, "/data/volumes"); v.Spec.NodeAffinity != nil || v.Finalizers != nil {
+	if v = newDirVolume(shared, class, node, "/data/volumes"); v.Spec.NodeAffinity != nil || v.Finalizers != nil {
 		t.Errorf("shared and retained: got affinity %+v, finalizers %v", v.Spec.NodeAffinity, v.Finalizers)
 	}
 }
 
-// TestRefused: what a folder can't serve is refused.
+// TestRefused: what a directory can't serve is refused.
 func TestRefused(t *testing.T) {
 	block := corev1.PersistentVolumeBlock
 	for name, c := range map[string]struct {
@@ -47,10 +47,10 @@ func TestRefused(t *testing.T) {
 		class *storagev1.StorageClass
 		want  bool
 	}{
-		"plain":         {nil, storage.FolderClass(), false},
-		"block":         {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }, storage.FolderClass(), true},
-		"selector":      {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, storage.FolderClass(), true},
-		"data source":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{} }, storage.FolderClass(), true},
+		"plain":         {nil, storage.DirClass(), false},
+		"block":         {func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }, storage.DirClass(), true},
+		"selector":      {func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }, storage.DirClass(), true},
+		"data source":   {func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{} }, storage.DirClass(), true},
 		"parameters":    {nil, &storagev1.StorageClass{Parameters: map[string]string{"type": "ssd"}}, true},
 		"mount options": {nil, &storagev1.StorageClass{MountOptions: []string{"ro"}}, true},
 	} {
@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 func TestMustDelete(t *testing.T) {
 	own := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 		return testVolume("v", "1Gi", func(v *corev1.PersistentVolume) {
-			v.Annotations[volume.AnnDynamicallyProvisioned] = storage.FolderProvisioner
+			v.Annotations[volume.AnnDynamicallyProvisioned] = storage.DirProvisioner
 			v.Spec.PersistentVolumeReclaimPolicy, v.Status.Phase = corev1.PersistentVolumeReclaimDelete, corev1.VolumeReleased
 			v.Finalizers = []string{volume.PVDeletionProtectionFinalizer}
 			if change != nil {
@@ -92,18 +92,18 @@ func TestMustDelete(t *testing.T) {
 	}
 }
 
-// TestFolder: a folder is open to every user, and only folders of this provisioner are removed.
-func TestFolder(t *testing.T) {
+// TestDir: a directory is open to every user, and only directories of this provisioner are removed.
+func TestDir(t *testing.T) {
 	dir := t.TempDir()
-	r := folderProvisioner{env: controller.Env{Volumes: filepath.Join(dir, "volumes")}}
-	v := newFolderVolume(testClaim(nil), storage.FolderClass(), nil, r.env.Volumes)
-	if err := r.makeFolder(v.Spec.HostPath.Path); err != nil {
+	r := dirProvisioner{env: controller.Env{Volumes: filepath.Join(dir, "volumes")}}
+	v := newDirVolume(testClaim(nil), storage.DirClass(), nil, r.env.Volumes)
+	if err := r.makeDir(v.Spec.HostPath.Path); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(v.Spec.HostPath.Path); err != nil || info.Mode().Perm() != 0o777 {
 		t.Errorf("got %v, %v", info, err)
 	}
-	if err := r.removeFolder(v); err != nil {
+	if err := r.removeDir(v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(v.Spec.HostPath.Path); !os.IsNotExist(err) {
@@ -111,7 +111,7 @@ func TestFolder(t *testing.T) {
 	}
 	for _, path := range []string{dir, r.env.Volumes, filepath.Join(r.env.Volumes, ".."), filepath.Join(r.env.Volumes, "a", "b")} {
 		v.Spec.HostPath.Path = path
-		if err := r.removeFolder(v); err == nil {
+		if err := r.removeDir(v); err == nil {
 			t.Errorf("%s: no error", path)
 		}
 	}

@@ -24,9 +24,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 )
 
-// folderProvisioner creates and deletes the volumes of StorageClasses whose provisioner is storage.FolderProvisioner. It is
-// an external provisioner to the binder, which annotates the claims that need a volume. A volume is a folder of this machine.
-type folderProvisioner struct {
+// dirProvisioner creates and deletes the volumes of StorageClasses whose provisioner is storage.DirProvisioner. It is
+// an external provisioner to the binder, which annotates the claims that need a volume. A volume is a directory of this machine.
+type dirProvisioner struct {
 	env     controller.Env
 	claims  *client.Cache[*corev1.PersistentVolumeClaim]
 	volumes *client.Cache[*corev1.PersistentVolume]
@@ -34,23 +34,23 @@ type folderProvisioner struct {
 	nodes   *client.Cache[*corev1.Node]
 }
 
-// FolderProvisioner creates a folder for each claim that the binder has annotated with its name, and deletes it with the volume.
+// DirProvisioner creates a directory for each claim that the binder has annotated with its name, and deletes it with the volume.
 // The keys of its loop are claims, and volumes, which have no namespace.
-func FolderProvisioner(env controller.Env) reconcile.Loop {
-	r := folderProvisioner{
+func DirProvisioner(env controller.Env) reconcile.Loop {
+	r := dirProvisioner{
 		env: env, nodes: env.Caches.Nodes(),
 		claims:  client.CacheOf[*corev1.PersistentVolumeClaim](env.Caches, persistentVolumeClaims),
 		volumes: client.CacheOf[*corev1.PersistentVolume](env.Caches, persistentVolumes),
 		classes: client.CacheOf[*storagev1.StorageClass](env.Caches, storageClasses),
 	}
 	return reconcile.Loop{
-		Name: "folderprovisioner", Workers: controller.Workers,
+		Name: "dirprovisioner", Workers: controller.Workers,
 		Sources:   []reconcile.Source{reconcile.Watch(r.claims), reconcile.Watch(r.volumes)},
 		Reconcile: r.reconcile,
 	}
 }
 
-func (r folderProvisioner) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
+func (r dirProvisioner) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
 	if key.Namespace == "" {
 		if v, ok := r.volumes.Get(key); ok && mustDelete(v) {
 			return 0, r.delete(ctx, v)
@@ -65,24 +65,24 @@ func (r folderProvisioner) reconcile(ctx context.Context, key objects.Key) (time
 
 // mustProvision reports whether the binder requests a volume for a claim from this provisioner.
 func mustProvision(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Annotations[volume.AnnStorageProvisioner] == storage.FolderProvisioner && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
+	return claim.Annotations[volume.AnnStorageProvisioner] == storage.DirProvisioner && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
 }
 
 // mustDelete reports whether a volume of this provisioner must be deleted: its claim is gone and its policy is Delete, or it is
 // being deleted and waits for the provisioner.
 func mustDelete(v *corev1.PersistentVolume) bool {
-	if v.Annotations[volume.AnnDynamicallyProvisioned] != storage.FolderProvisioner || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+	if v.Annotations[volume.AnnDynamicallyProvisioned] != storage.DirProvisioner || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return false
 	}
 	unused := v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed
 	return unused || v.DeletionTimestamp != nil && v.Status.Phase != corev1.VolumeBound && slices.Contains(v.Finalizers, volume.PVDeletionProtectionFinalizer)
 }
 
-// provision creates the folder and the volume of a claim.
-func (r folderProvisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// provision creates the directory and the volume of a claim.
+func (r dirProvisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	className := volume.GetPersistentVolumeClaimClass(claim)
 	class, ok := r.classes.Get(objects.Key{Name: className})
-	if !ok || class.Provisioner != storage.FolderProvisioner {
+	if !ok || class.Provisioner != storage.DirProvisioner {
 		return nil // the binder says so
 	}
 	name := "pvc-" + string(claim.UID)
@@ -109,8 +109,8 @@ func (r folderProvisioner) provision(ctx context.Context, claim *corev1.Persiste
 			return r.reschedule(ctx, claim)
 		}
 	}
-	v := newFolderVolume(claim, class, node, r.env.Volumes)
-	if err := r.makeFolder(v.Spec.HostPath.Path); err != nil {
+	v := newDirVolume(claim, class, node, r.env.Volumes)
+	if err := r.makeDir(v.Spec.HostPath.Path); err != nil {
 		failed(err)
 		return err
 	}
@@ -124,20 +124,20 @@ func (r folderProvisioner) provision(ctx context.Context, claim *corev1.Persiste
 }
 
 // reschedule removes the selected node from a claim, so that the scheduler chooses another one.
-func (r folderProvisioner) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (r dirProvisioner) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	claim = claim.DeepCopy()
 	delete(claim.Annotations, volume.AnnSelectedNode)
 	_, err := r.env.Client.Update(ctx, client.In(persistentVolumeClaims, keyOf(claim)), claim, metav1.UpdateOptions{})
 	return controller.IgnoreNotFound(err)
 }
 
-// refused returns why a folder can't serve a claim.
+// refused returns why a directory can't serve a claim.
 func refused(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	switch {
 	case claim.Spec.Selector != nil:
 		return errors.New("claim.Spec.Selector is not supported")
 	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
-		return errors.New("block volumes are not supported: a volume is a folder")
+		return errors.New("block volumes are not supported: a volume is a directory")
 	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
 		return errors.New("data sources are not supported")
 	case len(class.Parameters) > 0:
@@ -148,9 +148,9 @@ func refused(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass)
 	return nil
 }
 
-// newFolderVolume returns the volume of a claim, in a folder below dir. A claim of one node is bound to the selected node, as
-// with other local provisioners; claims of many nodes are not, since all nodes of a machine have its folders.
-func newFolderVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node, dir string) *corev1.PersistentVolume {
+// newDirVolume returns the volume of a claim, in a directory below dir. A claim of one node is bound to the selected node, as
+// with other local provisioners; claims of many nodes are not, since all nodes of a machine have its directories.
+func newDirVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node, dir string) *corev1.PersistentVolume {
 	name, policy := "pvc-"+string(claim.UID), corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
 		policy = *class.ReclaimPolicy
@@ -160,7 +160,7 @@ func newFolderVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.Stora
 	}
 	path := filepath.Join(dir, name+"_"+claim.Namespace+"_"+claim.Name)
 	v := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{volume.AnnDynamicallyProvisioned: storage.FolderProvisioner}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{volume.AnnDynamicallyProvisioned: storage.DirProvisioner}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			AccessModes:                   slices.Clone(claim.Spec.AccessModes),
@@ -186,8 +186,8 @@ func newFolderVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.Stora
 	return v
 }
 
-// makeFolder makes the folder of a volume. Every user may write to it: containers may run as others than the daemon.
-func (r folderProvisioner) makeFolder(path string) error {
+// makeDir makes the directory of a volume. Every user may write to it: containers may run as others than the daemon.
+func (r dirProvisioner) makeDir(path string) error {
 	if r.env.Volumes == "" {
 		return nil
 	}
@@ -197,9 +197,9 @@ func (r folderProvisioner) makeFolder(path string) error {
 	return os.Chmod(path, 0o777) // MkdirAll applies the umask
 }
 
-// delete deletes the folder of a volume, and then the volume.
-func (r folderProvisioner) delete(ctx context.Context, v *corev1.PersistentVolume) error {
-	if err := r.removeFolder(v); err != nil {
+// delete deletes the directory of a volume, and then the volume.
+func (r dirProvisioner) delete(ctx context.Context, v *corev1.PersistentVolume) error {
+	if err := r.removeDir(v); err != nil {
 		r.env.Events.Event(ctx, v, corev1.EventTypeWarning, "VolumeFailedDelete", err.Error())
 		return err
 	}
@@ -216,13 +216,13 @@ func (r folderProvisioner) delete(ctx context.Context, v *corev1.PersistentVolum
 	return controller.IgnoreNotFound(err)
 }
 
-// removeFolder removes the folder of a volume if it is one that this provisioner made.
-func (r folderProvisioner) removeFolder(v *corev1.PersistentVolume) error {
+// removeDir removes the directory of a volume if it is one that this provisioner made.
+func (r dirProvisioner) removeDir(v *corev1.PersistentVolume) error {
 	if r.env.Volumes == "" {
 		return nil
 	}
 	if v.Spec.HostPath == nil || filepath.Dir(filepath.Clean(v.Spec.HostPath.Path)) != filepath.Clean(r.env.Volumes) {
-		return fmt.Errorf("the volume is not in the folder of this cluster's volumes, %s", r.env.Volumes)
+		return fmt.Errorf("the volume is not in the directory of this cluster's volumes, %s", r.env.Volumes)
 	}
 	root, err := os.OpenRoot(r.env.Volumes)
 	if errors.Is(err, os.ErrNotExist) {
