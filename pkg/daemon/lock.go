@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -92,7 +93,7 @@ func awaitDir(ctx context.Context, p Paths) error {
 	defer cancel()
 	for filelock.Held(lockPath(p)) {
 		if s, err := ReadState(p); err == nil && !s.Stopping && isDaemon(s.PID, p) {
-			return fmt.Errorf("%s: %w (process %d)", p.Data, ErrLocked, s.PID)
+			return runsError{p, s}
 		}
 		if err := clock.Sleep(ctx, clock.Real(), lockInterval); errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%s: %w", p.Data, ErrLocked)
@@ -102,6 +103,26 @@ func awaitDir(ctx context.Context, p Paths) error {
 	}
 	return nil
 }
+
+// runsError is the error of a start while a daemon of the cluster runs. It is ErrLocked.
+type runsError struct {
+	paths Paths
+	state State
+}
+
+func (e runsError) Error() string {
+	cluster, end := fmt.Sprintf("cluster %q", e.paths.Name), "--name "+e.paths.Name
+	if PathsOf(e.paths.Name).Data != e.paths.Data { // it has another name
+		cluster, end = "a cluster in "+e.paths.Data, "--data-dir "+e.paths.Data
+	}
+	running := strings.Join(e.state.Parts, ", ") + " of " + cluster + " run"
+	if e.state.Address != "" {
+		running = cluster + " at " + e.state.Address + " runs"
+	}
+	return fmt.Sprintf("%s already (process %d); to end it: minikctl down %s", running, e.state.PID, end)
+}
+
+func (runsError) Is(target error) bool { return target == ErrLocked }
 
 // isDaemon reports whether process pid exists and the data directory of p is locked. The lock excludes a process that got the pid
 // of a daemon that has ended.

@@ -3,11 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/filelock"
@@ -27,7 +27,7 @@ func TestLock(t *testing.T) {
 	if err := writeState(p, State{PID: me}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
+	if _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) {
 		t.Errorf("locked twice: %v", err)
 	}
 	if !isDaemon(me, p) || !Alive(p) {
@@ -45,6 +45,41 @@ func TestLock(t *testing.T) {
 		t.Fatalf("after the daemon's end: %v", err)
 	}
 	again.Close()
+}
+
+// TestLockOfRunningDaemon checks what a start reports while a daemon runs.
+func TestLockOfRunningDaemon(t *testing.T) {
+	home(t)
+	elsewhere := filepath.Join(real(t.TempDir()), "data")
+	me := os.Getpid()
+	for _, c := range []struct {
+		name  string
+		paths Paths
+		state State
+		want  string
+	}{
+		{"a cluster", PathsOf("dev"), State{Address: "https://127.0.0.1:6443", Parts: Parts},
+			`cluster "dev" at https://127.0.0.1:6443 runs already (process %d); to end it: minikctl down --name dev`},
+		{"parts", PathsOf("dev-scheduler"), State{Parts: []string{"controllers", "scheduler"}},
+			`controllers, scheduler of cluster "dev-scheduler" run already (process %d); to end it: minikctl down --name dev-scheduler`},
+		{"a data directory of another name", PathsIn("two", elsewhere), State{Address: "https://127.0.0.1:6443", Parts: Parts},
+			`a cluster in ` + elsewhere + ` at https://127.0.0.1:6443 runs already (process %d); to end it: minikctl down --data-dir ` + elsewhere},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			held, err := lock(t.Context(), c.paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			c.state.PID = me
+			if err := writeState(c.paths, c.state); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := lock(t.Context(), c.paths); err == nil || err.Error() != fmt.Sprintf(c.want, me) {
+				t.Errorf("got  %v\nwant "+c.want, err, me)
+			}
+		})
+	}
 }
 
 // TestLockWaits locks the directory of a cluster while a down removes it, and while its daemon starts or stops.
