@@ -68,7 +68,8 @@ func newStoreBackup(env *Env, paths func() (daemon.Paths, error)) *cobra.Command
 		Use:   "backup [FILE]",
 		Short: "Write all objects to a file, also while the cluster runs",
 		Long: `Write all objects of one instant to a file, also while the cluster runs. Without FILE it is a new file in the directory
-"backups" of the cluster's data. The file holds the cluster's Secrets. A file that exists is only overwritten with --force.`,
+"backups" of the cluster's data. The file holds the cluster's Secrets. A file that exists is only overwritten with --force. The directory
+of FILE must exist.`,
 		Args: arguments("", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := paths()

@@ -36,6 +36,9 @@ func (b backups) run(ctx context.Context) error {
 }
 
 func (b backups) make(ctx context.Context) error {
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return err
+	}
 	path := filepath.Join(b.dir, backupName(b.clock.Now()))
 	_, err := writeBackup(path, func(w io.Writer) error {
 		_, err := backup.Write(ctx, b.store, w)

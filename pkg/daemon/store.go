@@ -58,7 +58,8 @@ func stopped(p Paths) error {
 }
 
 // BackupStore writes a backup of a cluster's store to path, "" for a new file in Paths.Backups, and returns the file's path. The
-// cluster may run. A file at path is an error, unless overwrite is true: then it is replaced once the backup is whole.
+// cluster may run. The directory of path must exist. A file at path is an error, unless overwrite is true: then it is replaced once the
+// backup is whole.
 func BackupStore(ctx context.Context, p Paths, path string, overwrite bool, now time.Time) (backup.Summary, string, error) {
 	if !Exists(p) {
 		return backup.Summary{}, "", fmt.Errorf("there is no cluster %q", p.Name)
@@ -71,7 +72,12 @@ func BackupStore(ctx context.Context, p Paths, path string, overwrite bool, now 
 		write = func(w io.Writer) error { return backupRunning(ctx, p, w) }
 	}
 	if path == "" {
+		if err := os.MkdirAll(p.Backups, 0o700); err != nil {
+			return backup.Summary{}, "", err
+		}
 		path = filepath.Join(p.Backups, backupName(now))
+	} else if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return backup.Summary{}, "", fmt.Errorf("write %s: %w", path, err)
 	}
 	sum, err := writeBackup(path, write)
 	return sum, path, err
@@ -85,11 +91,8 @@ const unfinished = ".new"
 
 func backupName(now time.Time) string { return now.UTC().Format(backupLayout) }
 
-// writeBackup writes a backup to a new file, reads it again, and renames it to path.
+// writeBackup writes a backup to a new file in a directory that exists, reads it again, and renames it to path.
 func writeBackup(path string, write func(io.Writer) error) (sum backup.Summary, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return sum, err
-	}
 	tmp := path + unfinished
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,10 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	if sum, file, err := BackupStore(t.Context(), p, mine, true, testTime); err != nil || sum.Objects != 2 || file != mine {
 		t.Errorf("backup over a file that exists: %+v in %s, %v", sum, file, err)
+	}
+	mistyped := filepath.Join(t.TempDir(), "none", "mine")
+	if _, _, err := BackupStore(t.Context(), p, mistyped, true, testTime); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), mistyped+":") || exists(filepath.Dir(mistyped)) {
+		t.Errorf("backup to a directory that does not exist: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(p.Store, "badger")); err != nil {
 		t.Fatal(err)
