@@ -34,6 +34,9 @@ the data, the addresses, and the context in ~/.kube/config.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), downTimeout+daemon.ShutdownPeriod(paths))
 			defer cancel()
+			opts.Warn = func(err error) {
+				fmt.Fprintln(env.Err, "Warning:", strings.Join(strings.Fields(err.Error()), " ")) // errors of YAML have several lines
+			}
 			existed := daemon.Exists(paths)
 			ran, err := daemon.Down(ctx, paths, opts)
 			if err != nil {

@@ -111,7 +111,7 @@ func (d *Daemon) discard() error {
 	if err := endPods(ctx, d.paths, 0, true); err != nil {
 		return err
 	}
-	return purge(d.paths)
+	return purge(d.paths, nil)
 }
 
 // forget removes what the cluster has outside of its data directory, which was removed. It removes nothing if another cluster uses the directory by
@@ -124,7 +124,7 @@ func (d *Daemon) forget() error {
 	if d.api != nil && d.cfg.Runs("apiserver") {
 		own, _ = d.api.kubeconfig(d.paths.Name, d.address) // without it, the next cluster of this name replaces the entries
 	}
-	return d.paths.forget(own)
+	return errors.Join(removeContext(own), d.paths.forget())
 }
 
 func newSource(seed uint64) *clock.Source {

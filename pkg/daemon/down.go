@@ -24,6 +24,9 @@ import (
 type DownOptions struct {
 	KeepPods bool // end only the daemon
 	Purge    bool // also remove the data
+
+	// Warn gets an error of a purge that removed everything. May be nil.
+	Warn func(error)
 }
 
 // Down ends a daemon and, without KeepPods, the processes of its pods, including those of a daemon that was killed. ran reports
@@ -39,7 +42,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		if !opts.Purge {
 			return false, nil
 		}
-		return false, p.forget(nil)
+		return false, p.forget()
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	graceful := !opts.KeepPods && !opts.Purge
@@ -69,7 +72,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 	if !opts.Purge {
 		return ran, nil
 	}
-	return ran, purge(p)
+	return ran, purge(p, opts.Warn)
 }
 
 // downGrace is how long the containers that the kubelets have not ended may take to end, as on a machine that shuts down.
@@ -107,21 +110,38 @@ func endPods(ctx context.Context, p Paths, grace time.Duration, purge bool) erro
 }
 
 // purge removes the files of a daemon that has ended, its address range and its entries in the user's kubeconfig. The lock must be held.
-func purge(p Paths) error {
+func purge(p Paths, warn func(error)) error {
 	own, err := clientcmd.LoadFromFile(p.Kubeconfig)
 	if err != nil {
 		own = nil // a daemon without an API server has none
 	}
-	return errors.Join(p.forget(own), p.remove())
+	left := removeContext(own)
+	if errors.Is(left, pki.ErrNoEntries) {
+		if warn != nil {
+			warn(left)
+		}
+		left = nil
+	}
+	err = errors.Join(p.forget(), p.remove())
+	if left == nil {
+		return err
+	}
+	// The exit status says whether the cluster is gone as a whole: the user has to remove the context from this file.
+	return errors.Join(err, fmt.Errorf("the context %q may be left: %w", own.CurrentContext, left))
 }
 
-// forget removes what a daemon that has ended has outside of its data directory. own is its kubeconfig, whose entries it removes from the
-// user's; nil: none.
-func (p Paths) forget(own *clientcmdapi.Config) error {
-	var errs []error
-	if path, err := userKubeconfig(); own != nil && err == nil {
-		errs = append(errs, pki.RemoveKubeconfig(path, own))
+// removeContext removes the entries of own, the kubeconfig of a cluster, from the user's kubeconfig. Nil has none.
+func removeContext(own *clientcmdapi.Config) error {
+	path, err := userKubeconfig()
+	if own == nil || err != nil {
+		return nil // without a home directory no context was added
 	}
+	return pki.RemoveKubeconfig(path, own)
+}
+
+// forget removes what a daemon that has ended has outside of its data directory, except the context in the user's kubeconfig.
+func (p Paths) forget() error {
+	var errs []error
 	errs = append(errs, addr.Release(addr.Dir(), p.Data))
 	if dir := filepath.Dir(p.Socket); filepath.Dir(dir) != p.Data {
 		errs = append(errs, os.RemoveAll(dir))

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -107,6 +109,7 @@ func TestPurgeKeepsDirs(t *testing.T) {
 func kubeconfigOf(name string) *clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["minikctl-"+name] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	c.CurrentContext = "minikctl-" + name
 	c.Contexts["minikctl-"+name] = &clientcmdapi.Context{Cluster: "minikctl-" + name, AuthInfo: "minikctl-" + name + "-admin"}
 	c.AuthInfos["minikctl-"+name+"-admin"] = clientcmdapi.NewAuthInfo()
 	return c
@@ -152,7 +155,7 @@ func TestPurge(t *testing.T) {
 			if err := mergeKubeconfig(config, own); err != nil {
 				t.Fatal(err)
 			}
-			if err := purge(p); err != nil {
+			if err := purge(p, nil); err != nil {
 				t.Fatal(err)
 			}
 			for _, path := range []string{p.Data, dir, filepath.Dir(p.Socket)} {
@@ -169,6 +172,44 @@ func TestPurge(t *testing.T) {
 			after, err := clientcmd.LoadFromFile(config)
 			if err != nil || len(after.Clusters) != 1 || after.Clusters["theirs"] == nil || len(after.Contexts)+len(after.AuthInfos) != 0 {
 				t.Errorf("kubeconfig after: %+v, %v", after, err)
+			}
+		})
+	}
+}
+
+// TestPurgeWithBrokenKubeconfig checks that purge removes a cluster whose user has a kubeconfig that can't be read, and fails only if
+// the cluster's context may be in it.
+func TestPurgeWithBrokenKubeconfig(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		warning    bool
+	}{
+		{"without the context", "clusters: [{name: theirs", true},
+		{"with the context", "contexts: [{name: minikctl-dev", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := home(t)
+			config := filepath.Join(t.TempDir(), "config")
+			t.Setenv("KUBECONFIG", config)
+			if err := os.WriteFile(config, []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := PathsOf("dev")
+			held, err := lock(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held.Close()
+			if err := clientcmd.WriteToFile(*kubeconfigOf("dev"), p.Kubeconfig); err != nil {
+				t.Fatal(err)
+			}
+			var warning error
+			_, err = Down(t.Context(), p, DownOptions{Purge: true, Warn: func(err error) { warning = err }})
+			if failure := cmp.Or(err, warning); failure == nil || !strings.Contains(failure.Error(), config) || (warning != nil) != c.warning || (err == nil) != c.warning {
+				t.Errorf("got error %v, warning %v", err, warning)
+			}
+			if exists(dir) {
+				t.Error("the cluster is left")
 			}
 		})
 	}

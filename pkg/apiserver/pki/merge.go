@@ -25,16 +25,38 @@ func MergeKubeconfig(path string, c *api.Config, current bool) error {
 	})
 }
 
+// ErrNoEntries is in the error of a RemoveKubeconfig that failed on a file without entries to remove.
+var ErrNoEntries = errors.New("it has no context of this cluster")
+
 // RemoveKubeconfig removes c's entries from a kubeconfig file. A context that the user has changed to other entries
 // stays, as do a cluster and a user that another context refers to. A missing file is no error.
 func RemoveKubeconfig(path string, c *api.Config) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return edit(path, func(file *kubeconfig) error {
+	err := edit(path, func(file *kubeconfig) error {
 		file.remove(c)
 		return nil
 	})
+	if err != nil && !mayHaveContext(path, c) {
+		return fmt.Errorf("%w (%w)", err, ErrNoEntries)
+	}
+	return err
+}
+
+// mayHaveContext reports whether a file that may be no valid YAML can have a context of c: its text has the context's name, or it can't be
+// read. Programs that write kubeconfigs don't escape the characters of such names.
+func mayHaveContext(path string, c *api.Config) bool {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return true
+	}
+	for name := range c.Contexts {
+		if bytes.Contains(raw, []byte(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // edit changes a kubeconfig file atomically, under kubectl's lock. A symbolic link stays one.
