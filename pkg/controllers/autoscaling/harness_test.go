@@ -64,10 +64,6 @@ func both(t *testing.T, test func(c *cluster)) {
 		t.Run(name, func(t *testing.T) {
 			clk := testclock.NewFakeClock(time.Now()) //nolint:forbidigo // near the server's
 			c := &cluster{Cluster: start(t, clk), clock: clk}
-			c.Until("service account", func() bool {
-				_, ok := controllertest.Get[*corev1.ServiceAccount](c.Cluster, client.ServiceAccounts, "default")
-				return ok
-			})
 			c.addNode()
 			test(c)
 		})

@@ -41,7 +41,7 @@ type Cluster struct {
 	Env    *apiservertest.Env
 }
 
-// Start starts a cluster that ends with the test. The controllers run in the server's process, on clk.
+// Start starts a cluster that ends with the test, and waits for its default ServiceAccount. The controllers run in the server's process, on clk.
 func Start(t testing.TB, clk clock.Clock) *Cluster {
 	t.Helper()
 	return StartWith(t, clk, func(*controllers.Config) {})
@@ -127,7 +127,9 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, set func(*contro
 			}
 		}
 	})
-	return &Cluster{TB: t, Client: env.Client("test"), Caches: caches, Env: env}
+	c := &Cluster{TB: t, Client: env.Client("test"), Caches: caches, Env: env}
+	c.Until("the default ServiceAccount, which pods need", func() bool { return c.Exists(client.ServiceAccounts, "default") })
+	return c
 }
 
 // Until waits until a condition holds.

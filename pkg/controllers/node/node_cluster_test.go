@@ -46,10 +46,6 @@ func taints(n *corev1.Node) []string {
 func TestUnreachableNode(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now()) //nolint:forbidigo // near the server's
 	c := controllertest.Start(t, clk)
-	c.Until("service account", func() bool {
-		_, ok := controllertest.Get[*corev1.ServiceAccount](c, client.ServiceAccounts, "default")
-		return ok
-	})
 	for _, name := range []string{"unreachable", "healthy"} {
 		controllertest.Create(c, client.Nodes, node(name))
 		report(c, name)

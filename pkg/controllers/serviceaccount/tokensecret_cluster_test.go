@@ -16,10 +16,6 @@ import (
 // TestTokenOfASecret: a token Secret gets a token, which is valid until the Secret or its account is deleted.
 func TestTokenOfASecret(t *testing.T) {
 	c := controllertest.Start(t, clock.Real())
-	c.Until("the account", func() bool {
-		_, ok := controllertest.Get[*corev1.ServiceAccount](c, client.ServiceAccounts, "default")
-		return ok
-	})
 	controllertest.Create(c, client.Secrets, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "token", Annotations: map[string]string{"kubernetes.io/service-account.name": "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
