@@ -56,35 +56,69 @@ func (p *podWatcher) run(ctx context.Context) error {
 	if err != nil || !ok {
 		return err
 	}
-	object := Name(p.info)
-	reported := map[string]Progress{} // the last progress by pod
+	ctx, cancel := context.WithCancel(ctx)
+	var warner sync.WaitGroup
+	defer func() { cancel(); warner.Wait() }()
+	warnings := make(chan *corev1.Event)
+	warner.Go(func() { p.watchWarnings(ctx, warnings) })
+	r := podReporter{podWatcher: p, object: Name(p.info), warnings: map[types.UID]string{}, reported: map[string]Progress{}}
 	for ctx.Err() == nil {
 		changes, err := p.Clients.CoreV1().Pods(p.info.Namespace).Watch(ctx, opts)
 		if err != nil {
 			return err
 		}
-		for ev := range changes.ResultChan() {
-			pod, ok := ev.Object.(*corev1.Pod)
-			if !ok {
-				break
-			}
-			own, err := p.owns(ctx, pod)
-			if err != nil {
-				changes.Stop()
-				return err
-			}
-			if !own {
-				continue
-			}
-			if now := podProgress(object, pod, ev.Type); now != reported[pod.Name] {
-				reported[pod.Name] = now
-				p.report(now)
-			}
-			p.note(ctx, pod, ev.Type)
-		}
+		err = r.follow(ctx, changes.ResultChan(), warnings)
 		changes.Stop()
+		if err != nil {
+			return err
+		}
 	}
 	return ctx.Err()
+}
+
+// podReporter reports each pod when its progress changes.
+type podReporter struct {
+	*podWatcher
+	object   string
+	warnings map[types.UID]string // the last of watchWarnings by pod
+	reported map[string]Progress  // the last progress by pod
+}
+
+// follow reports the changes of a watch of pods until it ends, and the warnings meanwhile.
+func (r *podReporter) follow(ctx context.Context, changes <-chan watch.Event, warnings <-chan *corev1.Event) error {
+	for {
+		select {
+		case warning := <-warnings:
+			r.warnings[warning.InvolvedObject.UID] = joined(warning.Reason, warning.Message)
+			r.mu.Lock()
+			pod := r.pods[warning.InvolvedObject.Name]
+			r.mu.Unlock()
+			if pod != nil {
+				r.reportPod(pod, watch.Modified)
+			}
+		case ev := <-changes:
+			pod, ok := ev.Object.(*corev1.Pod)
+			if !ok {
+				return nil // the watch has ended
+			}
+			own, err := r.owns(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if own {
+				r.reportPod(pod, ev.Type)
+				r.note(ctx, pod, ev.Type)
+			}
+		}
+	}
+}
+
+// reportPod reports a pod whose progress has changed.
+func (r *podReporter) reportPod(pod *corev1.Pod, change watch.EventType) {
+	if now := podProgress(r.object, pod, change, r.warnings[pod.UID]); now != r.reported[pod.Name] {
+		r.reported[pod.Name] = now
+		r.report(now)
+	}
 }
 
 // note records the pod for explain, and signals a restart of it or that it can't start.

@@ -25,7 +25,8 @@ func (p *Progress) Line() string {
 	return p.Object + "  " + p.Text
 }
 
-func podProgress(object string, pod *corev1.Pod, change watch.EventType) Progress {
+// podProgress returns the progress of an object's pod. warning is the last of watchWarnings about the pod, "" for none.
+func podProgress(object string, pod *corev1.Pod, change watch.EventType, warning string) Progress {
 	p := Progress{Object: object, Pod: pod.Name, Text: podState(pod)}
 	if change == watch.Deleted {
 		p.Text, p.Gone = "gone", true
@@ -36,7 +37,11 @@ func podProgress(object string, pod *corev1.Pod, change watch.EventType) Progres
 	if pod.Status.PodIP != "" {
 		p.Text += "  at " + pod.Status.PodIP
 	}
-	if why := obstacle(pod); why != "" {
+	why := obstacle(pod)
+	if why == "" && starts(pod) {
+		why = warning
+	}
+	if why != "" {
 		p.Text += ": " + why
 	} else if !p.Gone {
 		p.Waits = waitsFor(pod)

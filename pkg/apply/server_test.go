@@ -29,6 +29,7 @@ type server struct {
 	responses map[string][]response                       // by method; the last stays
 	watches   []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
 	pods      func(event func(string), r *http.Request)   // the watch of pods
+	events    func(event func(string), r *http.Request)   // the watch of Events
 	paths     map[string]string                           // bodies of GET by path; they take precedence over responses
 
 	mu       sync.Mutex
@@ -79,6 +80,13 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		if s.pods != nil {
 			s.pods(event, r)
+		}
+		<-r.Context().Done()
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/events") {
+		if s.events != nil {
+			s.events(event, r)
 		}
 		<-r.Context().Done()
 		return

@@ -138,7 +138,7 @@ func TestPodLine(t *testing.T) {
 	}{
 		{"pending", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}, watch.Added, "pod/x  Pending"},
 		{"on its node", corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}, Status: corev1.PodStatus{Phase: corev1.PodPending,
-			ContainerStatuses: []corev1.ContainerStatus{waiting("ContainerCreating")}}}, watch.Modified, "pod/x  ContainerCreating  on node-1"},
+			ContainerStatuses: []corev1.ContainerStatus{waiting("ContainerCreating")}}}, watch.Modified, "pod/x  ContainerCreating  on node-1: FailedMount: no volume"},
 		{"its init containers come first", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending,
 			InitContainerStatuses: []corev1.ContainerStatus{waiting("ErrImagePull")}, ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing")}}},
 			watch.Modified, "pod/x  ErrImagePull"},
@@ -152,6 +152,8 @@ func TestPodLine(t *testing.T) {
 		{"no image", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodPending,
 			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}}},
 			watch.Modified, "pod/x  ErrImagePull  on n: no such image"},
+		{"a volume was missing", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodPending,
+			InitContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}, watch.Modified, "pod/x  Pending  on n"},
 		{"no room", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}}}, watch.Modified, "pod/x  Pending: 0/1 nodes are available"},
 		{"going", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}, watch.Modified, "pod/x  Terminating"},
@@ -159,7 +161,7 @@ func TestPodLine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pod.Name = "x"
-			p := podProgress("pod/x", &c.pod, c.change)
+			p := podProgress("pod/x", &c.pod, c.change, "FailedMount: no volume")
 			if got := p.Line(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -316,6 +318,55 @@ func TestWaitShowsPods(t *testing.T) {
 	}
 	if !strings.Contains(s.got(), "pods app=web") {
 		t.Errorf("watched the wrong pods: %s", s.got())
+	}
+}
+
+// TestWaitShowsWarnings checks that a pod's last Warning about its start is shown until a container runs, those of other pods are not, and
+// Warnings with other reasons are not.
+func TestWaitShowsWarnings(t *testing.T) {
+	pod := func(name, uid, state string) string {
+		return event("MODIFIED", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"`+name+`","uid":"`+uid+`","ownerReferences":[{"kind":"ReplicaSet","uid":"r1","controller":true}]},"spec":{"nodeName":"n"},"status":{"phase":"Pending","containerStatuses":[{"name":"c","state":{`+state+`}}]}}`)
+	}
+	warning := func(pod, uid, reason, message string) string {
+		return event("ADDED", `{"apiVersion":"v1","kind":"Event","metadata":{"name":"e"},"type":"Warning","involvedObject":{"kind":"Pod","name":"`+pod+`","uid":"`+uid+`"},"reason":"`+reason+`","message":"`+message+`"}`)
+	}
+	creating := `"waiting":{"reason":"ContainerCreating"}`
+	waits, mounted, running := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s.paths = map[string]string{"/apis/apps/v1/namespaces/default/replicasets": replicaSets}
+	s.pods = func(send func(string), _ *http.Request) {
+		send(pod("web-1", "u1", creating))
+		<-mounted
+		send(pod("web-1", "u1", `"running":{}`))
+	}
+	var selector string
+	s.events = func(send func(string), r *http.Request) {
+		selector = r.URL.Query().Get("fieldSelector")
+		<-waits
+		send(warning("web-1", "u1", "FieldNotHonoured", "no effect"))
+		send(warning("web-1", "u0", "FailedMount", "of a deleted pod of this name"))
+		send(warning("web-1", "u1", "FailedMount", "no such ConfigMap"))
+	}
+	s.watches = append(s.watches, func(send func(string), _ *http.Request) {
+		<-running
+		send(oneLine(event("MODIFIED", deploymentAt("2", "1"))))
+	})
+	var printed []string
+	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Report: func(p Progress) {
+		if p.Pod == "" {
+			return
+		}
+		printed = append(printed, p.Line())
+		close([]chan struct{}{waits, mounted, running}[len(printed)-1])
+	}}
+	if err := w.Wait(t.Context(), s.info(t, deploymentAt("1", "0"))); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"pod/web-1  ContainerCreating  on n", "pod/web-1  ContainerCreating  on n: FailedMount: no such ConfigMap", "pod/web-1  Pending  on n"}; !slices.Equal(printed, want) {
+		t.Errorf("printed:\n got %q\nwant %q", printed, want)
+	}
+	if want := "involvedObject.kind=Pod,type=Warning"; selector != want {
+		t.Errorf("watched Events with %s, want %s", selector, want)
 	}
 }
 
