@@ -110,6 +110,7 @@ func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOu
 	version := cmdutil.NewMatchVersionFlags(env.Target)
 	version.AddFlags(flags)
 	env.Factory = cmdutil.NewFactory(version)
+	preferRunningPods()
 	completion.SetFactoryForCompletion(env.Factory)
 	completeGlobal(root, env)
 	env.Target.verb = firstVerb(args[1:], flags)
