@@ -14,7 +14,7 @@ import (
 
 // BenchmarkCluster schedules pods of 1,000 nodes through an API server in the same process.
 func BenchmarkCluster(b *testing.B) {
-	got := placeAll(b, b.N, nil)
+	got := bindAll(b, b.N, nil)
 	b.ReportMetric(float64(b.N)/got.took.Seconds(), "pods/s")
 	b.ReportMetric(float64(b.N)/got.decided.Seconds(), "decisions/s")
 }
@@ -23,16 +23,16 @@ func BenchmarkCluster(b *testing.B) {
 // other, in alternating order, so that other work on the machine affects both. The first round is not counted. The ratios are medians of the rounds.
 func BenchmarkDecisions(b *testing.B) {
 	const pods = 10000
-	rounds := map[bool][]placed{}
+	rounds := map[bool][]bindTimes{}
 	for i := range b.N + 1 {
 		for _, with := range []bool{i%2 == 0, i%2 != 0} {
-			got := placeAll(b, pods, func(cfg *scheduler.Config) { cfg.NoDecisions = !with })
+			got := bindAll(b, pods, func(cfg *scheduler.Config) { cfg.NoDecisions = !with })
 			if i > 0 {
 				rounds[with] = append(rounds[with], got)
 			}
 		}
 	}
-	ratio := func(of func(placed) time.Duration) float64 {
+	ratio := func(of func(bindTimes) time.Duration) float64 {
 		var out []float64
 		for i := range rounds[true] {
 			out = append(out, float64(of(rounds[true][i]))/float64(of(rounds[false][i])))
@@ -40,7 +40,7 @@ func BenchmarkDecisions(b *testing.B) {
 		slices.Sort(out)
 		return (out[(len(out)-1)/2] + out[len(out)/2]) / 2
 	}
-	sum := func(of []placed) (total time.Duration) {
+	sum := func(of []bindTimes) (total time.Duration) {
 		for _, p := range of {
 			total += p.took
 		}
@@ -48,16 +48,16 @@ func BenchmarkDecisions(b *testing.B) {
 	}
 	b.ReportMetric(float64(pods*b.N)/sum(rounds[true]).Seconds(), "pods/s")
 	b.ReportMetric(float64(pods*b.N)/sum(rounds[false]).Seconds(), "pods/s-without")
-	b.ReportMetric(100/ratio(func(p placed) time.Duration { return p.took }), "%-throughput")
-	b.ReportMetric(100*ratio(func(p placed) time.Duration { return p.cpu }), "%-cpu")
+	b.ReportMetric(100/ratio(func(p bindTimes) time.Duration { return p.took }), "%-throughput")
+	b.ReportMetric(100*ratio(func(p bindTimes) time.Duration { return p.cpu }), "%-cpu")
 }
 
-// placed are the times until all pods of a benchmark were bound, and until the scheduler had decided about all, and the processor time of the
+// bindTimes are the times until all pods of a benchmark were bound, and until the scheduler had decided about all, and the processor time of the
 // process.
-type placed struct{ took, decided, cpu time.Duration }
+type bindTimes struct{ took, decided, cpu time.Duration }
 
-// placeAll starts a scheduler in a cluster of 1,000 nodes and n pods, and waits until all are bound.
-func placeAll(b *testing.B, n int, change func(*scheduler.Config)) placed {
+// bindAll starts a scheduler in a cluster of 1,000 nodes and n pods, and waits until all are bound.
+func bindAll(b *testing.B, n int, change func(*scheduler.Config)) bindTimes {
 	b.Helper()
 	tb := &scope{TB: b}
 	defer tb.end()
@@ -77,7 +77,7 @@ func placeAll(b *testing.B, n int, change func(*scheduler.Config)) placed {
 			change(cfg)
 		}
 	})
-	var out placed
+	var out bindTimes
 	for range n {
 		out.decided = <-decided
 	}
@@ -120,7 +120,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkWasm places equal pods on 1,000 nodes in a sandbox, with the filter and the score of the example module, whose results are cached or not.
+// BenchmarkWasm schedules equal pods on 1,000 nodes in a sandbox, with the filter and the score of the example module, whose results are cached or not.
 func BenchmarkWasm(b *testing.B) {
 	path := buildModule(b, "../../examples/wasm")
 	for name, conf := range map[string]string{"Cached": withCache(path), "NotCached": wasmConfig(path, "")} {
@@ -136,7 +136,7 @@ func BenchmarkWasm(b *testing.B) {
 			defer box.Close(b.Context())
 			b.ResetTimer()
 			for i := range b.N {
-				if got, err := box.Place(b.Context(), somePod(fmt.Sprintf("p-%d", i), "")); err != nil || got.Node == "" {
+				if got, err := box.Schedule(b.Context(), somePod(fmt.Sprintf("p-%d", i), "")); err != nil || got.Node == "" {
 					b.Fatal(got.Message, err)
 				}
 			}

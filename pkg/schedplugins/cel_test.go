@@ -35,7 +35,7 @@ func celNode(name string, cpu string, labels map[string]string) *corev1.Node {
 		Status: corev1.NodeStatus{Allocatable: amounts}}
 }
 
-// TestCEL places a pod on one of three nodes by expressions: n1 has a disk of type ssd, n2 of type hdd, n3 has no label.
+// TestCEL schedules a pod on one of three nodes by expressions: n1 has a disk of type ssd, n2 of type hdd, n3 has no label.
 func TestCEL(t *testing.T) {
 	nodes := []*corev1.Node{
 		celNode("n1", "1500m", map[string]string{"disk": "ssd", "rank": "1"}), celNode("n2", "1750m", map[string]string{"disk": "hdd", "rank": "-7"}), celNode("n3", "4", nil),

@@ -261,8 +261,8 @@ func (p *coscheduling) assigned(key objects.Key, without types.UID) (int, error)
 	}
 	n := 0
 	for _, node := range nodes {
-		for _, placed := range node.GetPods() {
-			if of, ok := labelledGroup(placed.GetPod()); ok && of == key && placed.GetPod().UID != without {
+		for _, other := range node.GetPods() {
+			if of, ok := labelledGroup(other.GetPod()); ok && of == key && other.GetPod().UID != without {
 				n++
 			}
 		}

@@ -56,11 +56,11 @@ func lacking(nodes []framework.NodeInfo, want corev1.ResourceList, pods int64, k
 			continue
 		}
 		free := n.Node().Status.Allocatable.DeepCopy()
-		for _, placed := range n.GetPods() {
-			if of, ok := labelledGroup(placed.GetPod()); ok && of == key {
+		for _, other := range n.GetPods() {
+			if of, ok := labelledGroup(other.GetPod()); ok && of == key {
 				continue
 			}
-			subtract(free, placed.GetPod())
+			subtract(free, other.GetPod())
 		}
 		for name, q := range left {
 			if has, ok := free[name]; ok && has.Sign() > 0 {

@@ -199,8 +199,8 @@ func (n namedClass) initRequest(inits []corev1.Container, lasting []*resourcev1.
 }
 
 // request returns the request for the devices of a container, nil if it needs none but the reusable ones, and those that it uses. The name has
-// the place of the container, and that of the resource among the container's requests.
-func (n namedClass) request(place int, c *corev1.Container, reusable []*resourcev1.DeviceRequest) (*resourcev1.DeviceRequest, []corev1.ContainerExtendedResourceRequest) {
+// the index of the container, and that of the resource among the container's requests.
+func (n namedClass) request(index int, c *corev1.Container, reusable []*resourcev1.DeviceRequest) (*resourcev1.DeviceRequest, []corev1.ContainerExtendedResourceRequest) {
 	q := c.Resources.Requests[n.resource]
 	want, ok := q.AsInt64()
 	if !ok || want == 0 {
@@ -225,7 +225,7 @@ func (n namedClass) request(place int, c *corev1.Container, reusable []*resource
 			before++
 		}
 	}
-	r := &resourcev1.DeviceRequest{Name: fmt.Sprintf("container-%d-request-%d", place, before), Exactly: &resourcev1.ExactDeviceRequest{
+	r := &resourcev1.DeviceRequest{Name: fmt.Sprintf("container-%d-request-%d", index, before), Exactly: &resourcev1.ExactDeviceRequest{
 		DeviceClassName: n.class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: want,
 	}}
 	use(r.Name)

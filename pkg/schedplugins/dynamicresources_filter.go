@@ -46,7 +46,7 @@ func (d *dynamicResources) Filter(ctx context.Context, state framework.CycleStat
 	return nil
 }
 
-// unavailable returns the places of the allocated claims that a pod can't use on a node.
+// unavailable returns the indexes of the allocated claims that a pod can't use on a node.
 func (d *dynamicResources) unavailable(s *podDevices, node *corev1.Node) (out []int) {
 	for i := range s.claims {
 		c := &s.claims[i]
@@ -202,7 +202,7 @@ func (*dynamicResources) Score(_ context.Context, state framework.CycleState, _ 
 	return sum, nil
 }
 
-// scoreOf sums the places of the allocated alternatives, counted from the end of the longest possible list.
+// scoreOf sums the indexes of the allocated alternatives, counted from the end of the longest possible list.
 func scoreOf(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationResult) (sum int64) {
 	if !slices.ContainsFunc(claim.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return len(r.FirstAvailable) > 0 }) {
 		return 0

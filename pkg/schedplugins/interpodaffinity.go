@@ -303,7 +303,7 @@ func (n *affinityState) violatesExistingAntiAffinity(node *corev1.Node) bool {
 }
 
 // SignPod signs the pod's terms and the labels by which terms select it: those that its own terms name, and those that the
-// terms of placed pods name. A pod without terms signs nothing while no placed pod has one.
+// terms of assigned pods name. A pod without terms signs nothing while no assigned pod has one.
 func (p *interPodAffinity) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	type whole struct {
 		Namespace  string
@@ -322,8 +322,8 @@ func (p *interPodAffinity) SignPod(_ context.Context, pod *corev1.Pod) ([]framew
 	if !ok {
 		return nil, framework.NewStatus(framework.Unschedulable, "the snapshot does not implement scheduler.AffinityLabels")
 	}
-	placed := false
-	if out.Keys, placed = lister.AffinityLabels(); !placed && !own {
+	known := false
+	if out.Keys, known = lister.AffinityLabels(); !known && !own {
 		return nil, nil
 	}
 	if own {

@@ -200,7 +200,7 @@ func TestGeneratePlacements(t *testing.T) {
 	for _, x := range []struct {
 		name           string
 		key            string
-		placed         map[string]string // nodes of pods of the group
+		scheduled      map[string]string // nodes of pods of the group
 		parent, others byNode
 		want           map[string][]string
 		err            string
@@ -245,7 +245,7 @@ func TestGeneratePlacements(t *testing.T) {
 				inGroup("pg1")(p)
 				return p
 			}
-			for name, node := range x.placed {
+			for name, node := range x.scheduled {
 				q.Pods = append(q.Pods, member(name, node))
 			}
 			box, err := scheduler.NewSandbox(t.Context(), q, 1)
@@ -253,7 +253,7 @@ func TestGeneratePlacements(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer box.Close(t.Context())
-			if _, err := box.PlaceGroup(t.Context(), []*corev1.Pod{member("unscheduled", "")}, 1); err != nil {
+			if _, err := box.ScheduleGroup(t.Context(), []*corev1.Pod{member("unscheduled", "")}, 1); err != nil {
 				t.Fatal(err)
 			}
 			if x.err == "" && !spy.status.IsSuccess() || x.err != "" && (spy.status.Code() != framework.Error || !strings.HasPrefix(spy.status.Message(), x.err)) {
@@ -422,8 +422,8 @@ func infosOf(t *testing.T, nodes []*corev1.Node, pods []*corev1.Pod) []framework
 	return infos
 }
 
-// placer is an out-of-tree plugin with the extension points of placements, and a filter.
-type placer struct {
+// placementPlugin is an out-of-tree plugin with the extension points of placements, and a filter.
+type placementPlugin struct {
 	name       string
 	placements map[string][]string // the nodes of each placement
 	scores     map[string]int64
@@ -435,15 +435,15 @@ type placer struct {
 	fault      func(point string)                          // misbehaves
 }
 
-func (p *placer) at(point string) {
+func (p *placementPlugin) at(point string) {
 	if p.fault != nil {
 		p.fault(point)
 	}
 }
 
-func (p *placer) Name() string { return p.name }
+func (p *placementPlugin) Name() string { return p.name }
 
-func (p *placer) GeneratePlacements(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, all *framework.Placement) (*framework.GeneratePlacementsResult, *framework.Status) {
+func (p *placementPlugin) GeneratePlacements(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, all *framework.Placement) (*framework.GeneratePlacementsResult, *framework.Status) {
 	p.at("PlacementGenerate")
 	out := &framework.GeneratePlacementsResult{}
 	for _, name := range slices.Sorted(maps.Keys(p.placements)) {
@@ -458,19 +458,19 @@ func (p *placer) GeneratePlacements(_ context.Context, _ framework.PodGroupCycle
 	return out, p.generate
 }
 
-func (p *placer) ScorePlacement(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, of *framework.PodGroupAssignments) (int64, *framework.Status) {
+func (p *placementPlugin) ScorePlacement(_ context.Context, _ framework.PodGroupCycleState, _ framework.PodGroupInfo, of *framework.PodGroupAssignments) (int64, *framework.Status) {
 	p.at("PlacementScore")
 	return p.scores[of.Name], p.score[of.Name]
 }
 
-func (p *placer) PlacementScoreExtensions() framework.PlacementScoreExtensions { return p }
+func (p *placementPlugin) PlacementScoreExtensions() framework.PlacementScoreExtensions { return p }
 
-func (p *placer) NormalizePlacementScore(context.Context, framework.PodGroupCycleState, framework.PodGroupInfo, []framework.PlacementScore) *framework.Status {
+func (p *placementPlugin) NormalizePlacementScore(context.Context, framework.PodGroupCycleState, framework.PodGroupInfo, []framework.PlacementScore) *framework.Status {
 	p.at("NormalizePlacementScore")
 	return p.normalise
 }
 
-func (p *placer) Filter(_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo) *framework.Status {
+func (p *placementPlugin) Filter(_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo) *framework.Status {
 	p.at("Filter")
 	if slices.Contains(p.rejects, node.Node().Name) {
 		return framework.NewStatus(framework.Unschedulable, "refused by the test")
@@ -478,8 +478,8 @@ func (p *placer) Filter(_ context.Context, _ framework.CycleState, _ *corev1.Pod
 	return nil
 }
 
-// placerConfig is a configuration with placers instead of the plugins of placements, and their weights.
-func placerConfig(weights []int32) *configv1.KubeSchedulerConfiguration {
+// placementConfig is a configuration with placementPlugins instead of the plugins of placements, and their weights.
+func placementConfig(weights []int32) *configv1.KubeSchedulerConfiguration {
 	plugins := &configv1.Plugins{}
 	plugins.PlacementGenerate = configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}, Enabled: []configv1.Plugin{{Name: "P0"}}}
 	plugins.Filter.Enabled = []configv1.Plugin{{Name: "P0"}}
@@ -491,39 +491,39 @@ func placerConfig(weights []int32) *configv1.KubeSchedulerConfiguration {
 }
 
 // TestPodGroupSchedulingPlacementAlgorithm has the cases of Kubernetes' two tests of this name, and others, through the API: a pod of a group is
-// placed on one of two nodes, or its group has a condition with the reason.
+// scheduled on one of two nodes, or its group has a condition with the reason.
 func TestPodGroupSchedulingPlacementAlgorithm(t *testing.T) {
 	failed := framework.AsStatus(errors.New("error for test"))
 	both := map[string][]string{"placement1": {"node1"}, "placement2": {"node2"}}
 	type scores = map[string]int64
 	for _, x := range []struct {
 		name    string
-		plugins []placer
+		plugins []placementPlugin
 		weights []int32
 		node    string
 		reason  string // of the condition, if the pod has no node
 		message string
 		pod     string // the pod's message; "": that of the condition
 	}{
-		{name: "respects higher score of placement1", plugins: []placer{{placements: both, scores: scores{"placement1": 2, "placement2": 1}}}, node: "node1"},
-		{name: "respects higher score of placement2", plugins: []placer{{placements: both, scores: scores{"placement1": 1, "placement2": 2}}}, node: "node2"},
-		{name: "when no placements are generated, returns unschedulable", plugins: []placer{{}}, reason: "Unschedulable", message: "no feasible placements found"},
-		{name: "when all placements are infeasible, returns unschedulable", plugins: []placer{{placements: both, rejects: []string{"node1", "node2"}}}, reason: "Unschedulable",
+		{name: "respects higher score of placement1", plugins: []placementPlugin{{placements: both, scores: scores{"placement1": 2, "placement2": 1}}}, node: "node1"},
+		{name: "respects higher score of placement2", plugins: []placementPlugin{{placements: both, scores: scores{"placement1": 1, "placement2": 2}}}, node: "node2"},
+		{name: "when no placements are generated, returns unschedulable", plugins: []placementPlugin{{}}, reason: "Unschedulable", message: "no feasible placements found"},
+		{name: "when all placements are infeasible, returns unschedulable", plugins: []placementPlugin{{placements: both, rejects: []string{"node1", "node2"}}}, reason: "Unschedulable",
 			message: "0/2 placements are available, first placement status: pod group is unschedulable",
 			pod:     "0/1 nodes are available: 1 refused by the test. no new claims to deallocate, preemption: not eligible due to placement-based pod group scheduling limitation"},
-		{name: "filters out infeasible placements", plugins: []placer{{placements: both, rejects: []string{"node2"}, scores: scores{"placement2": 9}}}, node: "node1"},
-		{name: "when generate plugin fails, returns error", plugins: []placer{{placements: both, generate: failed}}, reason: "SchedulerError", message: "error for test"},
-		{name: "when score plugin fails, returns error", plugins: []placer{{placements: both, score: map[string]*framework.Status{"placement2": failed}}}, reason: "SchedulerError",
+		{name: "filters out infeasible placements", plugins: []placementPlugin{{placements: both, rejects: []string{"node2"}, scores: scores{"placement2": 9}}}, node: "node1"},
+		{name: "when generate plugin fails, returns error", plugins: []placementPlugin{{placements: both, generate: failed}}, reason: "SchedulerError", message: "error for test"},
+		{name: "when score plugin fails, returns error", plugins: []placementPlugin{{placements: both, score: map[string]*framework.Status{"placement2": failed}}}, reason: "SchedulerError",
 			message: `running PlacementScore plugins: plugin "P0" failed with: error for test`},
-		{name: "when the normalization fails, returns error", plugins: []placer{{placements: both, normalise: failed}}, reason: "SchedulerError",
+		{name: "when the normalization fails, returns error", plugins: []placementPlugin{{placements: both, normalise: failed}}, reason: "SchedulerError",
 			message: `running NormalizePlacementScore on PlacementScore plugins: plugin "P0" failed with: error for test`},
-		{name: "when a score is too high, returns error", plugins: []placer{{placements: both, scores: scores{"placement1": 101}}}, reason: "SchedulerError",
+		{name: "when a score is too high, returns error", plugins: []placementPlugin{{placements: both, scores: scores{"placement1": 101}}}, reason: "SchedulerError",
 			message: `applying score defaultWeights on PlacementScore plugins: plugin "P0" returns an invalid score 101, it should in the range of [0, 100] after normalizing`},
 		{name: "Scoring: respects higher score of placement1", weights: []int32{1, 2}, node: "node1",
-			plugins: []placer{{placements: both, scores: scores{"placement1": 50, "placement2": 75}}, {scores: scores{"placement1": 25, "placement2": 10}}}},
+			plugins: []placementPlugin{{placements: both, scores: scores{"placement1": 50, "placement2": 75}}, {scores: scores{"placement1": 25, "placement2": 10}}}},
 		{name: "Scoring: respects higher score of placement2", weights: []int32{1, 2}, node: "node2",
-			plugins: []placer{{placements: both, scores: scores{"placement1": 75, "placement2": 50}}, {scores: scores{"placement1": 10, "placement2": 25}}}},
-		{name: "when a node is a copy, returns error", plugins: []placer{{placements: both, strange: func(n framework.NodeInfo) framework.NodeInfo { return n.Snapshot() }}}, reason: "SchedulerError",
+			plugins: []placementPlugin{{placements: both, scores: scores{"placement1": 75, "placement2": 50}}, {scores: scores{"placement1": 10, "placement2": 25}}}},
+		{name: "when a node is a copy, returns error", plugins: []placementPlugin{{placements: both, strange: func(n framework.NodeInfo) framework.NodeInfo { return n.Snapshot() }}}, reason: "SchedulerError",
 			message: "failed to assume pod group placement: node node1 in placement is not the same instance as in the snapshot"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -535,7 +535,7 @@ func TestPodGroupSchedulingPlacementAlgorithm(t *testing.T) {
 				weights = []int32{1}
 			}
 			c.start(func(cfg *scheduler.Config) {
-				cfg.Features, cfg.Config, cfg.Registry = feature.All, placerConfig(weights), maps.Clone(Registry)
+				cfg.Features, cfg.Config, cfg.Registry = feature.All, placementConfig(weights), maps.Clone(Registry)
 				for i := range x.plugins {
 					p := &x.plugins[i]
 					p.name = fmt.Sprintf("P%d", i)
@@ -585,7 +585,7 @@ func TestPlacementFaults(t *testing.T) {
 				}
 				var once sync.Once
 				var misbehaved atomic.Bool
-				p := &placer{name: "P0", placements: map[string][]string{"1": {"node1"}, "2": {"node2"}}, scores: map[string]int64{"1": 1}, fault: func(at string) {
+				p := &placementPlugin{name: "P0", placements: map[string][]string{"1": {"node1"}, "2": {"node2"}}, scores: map[string]int64{"1": 1}, fault: func(at string) {
 					if at == point && misbehaved.CompareAndSwap(false, true) {
 						misbehave()
 					}
@@ -595,7 +595,7 @@ func TestPlacementFaults(t *testing.T) {
 					c.node(name, "4")
 				}
 				c.start(func(cfg *scheduler.Config) {
-					cfg.Features, cfg.Config, cfg.Registry = feature.All, placerConfig([]int32{1}), maps.Clone(Registry)
+					cfg.Features, cfg.Config, cfg.Registry = feature.All, placementConfig([]int32{1}), maps.Clone(Registry)
 					cfg.Config.PodInitialBackoffSeconds, cfg.Config.PodMaxBackoffSeconds = new(int64(1)), new(int64(1))
 					cfg.Timeouts = scheduler.PluginTimeouts{Cycle: time.Second, Binding: time.Second}
 					cfg.Registry[p.name] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return p, nil }

@@ -56,7 +56,7 @@ func spreadScores(nodes []minikctl.NodeScore) string {
 	return strings.Join(out, " ")
 }
 
-// TestSystemDefaultSpread places a pod beside two pods with app=web on node a in zone 1 and one with tier=back on node b in zone 2.
+// TestSystemDefaultSpread schedules a pod beside two pods with app=web on node a in zone 1 and one with tier=back on node b in zone 2.
 // The scores are those of kube-scheduler's formula: 2 pods on a node and in its zone weigh 2·ln 4 each, and 2 and 4 are
 // added for the skews of 3 and 5, so that a's raw score is 12 and that of b and c is 6.
 func TestSystemDefaultSpread(t *testing.T) {

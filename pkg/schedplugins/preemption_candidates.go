@@ -41,14 +41,14 @@ func (p *defaultPreemption) candidates(ctx context.Context, state framework.Cycl
 	var kept, violating []candidate
 	var errs []error
 	failures := map[string]*framework.Status{}
-	trials := p.keptIn(state, budgets)
+	results := p.keptIn(state, budgets)
 	for i := range nodes {
 		if len(kept) > 0 && len(kept)+len(violating) >= enough {
 			break
 		}
 		node := nodes[(first+i)%len(nodes)]
 		p.offset = (first + i + 1) % len(nodes)
-		found, status := p.victimsOn(ctx, trials, state, pod, node, budgets)
+		found, status := p.victimsOn(ctx, results, state, pod, node, budgets)
 		switch {
 		case status.IsError():
 			errs = append(errs, status.AsError())

@@ -15,12 +15,12 @@ import (
 // same signature and priority: for those the result is the same until the pods or the nominated pods of the node change.
 type keptVictims struct {
 	budgets []*policyv1.PodDisruptionBudget
-	nodes   map[string]keptTrial
-	pods    int // in all trials
+	nodes   map[string]keptResult
+	pods    int // in all results
 }
 
-// keptTrial is a result of selectVictims, and what it depends on beside the pod and the budgets.
-type keptTrial struct {
+// keptResult is a result of selectVictims, and what it depends on beside the pod and the budgets.
+type keptResult struct {
 	generation int64 // of the node
 	lower      []lowerPod
 	nominated  []*corev1.Pod
@@ -36,10 +36,10 @@ type lowerPod struct {
 
 const keptVictimsState framework.StateKey = "DefaultPreemption"
 
-// maxKeptPods bounds the pods in all trials of a keptVictims.
+// maxKeptPods bounds the pods in all results of a keptVictims.
 const maxKeptPods = 1 << 15
 
-// Clone implements framework.StateData. The copies of a state in which trials take place share it.
+// Clone implements framework.StateData. The copies of a state of the dry runs share it.
 func (k *keptVictims) Clone() framework.StateData { return k }
 
 // CycleOnly implements scheduler.CycleData.
@@ -55,7 +55,7 @@ func (p *defaultPreemption) keptIn(state framework.CycleState, budgets []*policy
 			return k
 		}
 	}
-	k := &keptVictims{budgets: budgets, nodes: map[string]keptTrial{}}
+	k := &keptVictims{budgets: budgets, nodes: map[string]keptResult{}}
 	state.Write(keptVictimsState, k)
 	return k
 }
@@ -78,7 +78,7 @@ func (p *defaultPreemption) victimsOn(ctx context.Context, kept *keptVictims, st
 	if t, ok := kept.nodes[name]; ok && t.current(node, nominated) {
 		return t.found, t.status
 	}
-	t := keptTrial{generation: node.GetGeneration(), nominated: nominated}
+	t := keptResult{generation: node.GetGeneration(), nominated: nominated}
 	for _, other := range node.GetPods() {
 		if mayPreempt(pod, other) {
 			t.lower = append(t.lower, lowerPod{other, other.GetPod()})
@@ -92,12 +92,12 @@ func (p *defaultPreemption) victimsOn(ctx context.Context, kept *keptVictims, st
 }
 
 // current reports whether selectVictims would return the same.
-func (t *keptTrial) current(node framework.NodeInfo, nominated []*corev1.Pod) bool {
+func (t *keptResult) current(node framework.NodeInfo, nominated []*corev1.Pod) bool {
 	return t.generation == node.GetGeneration() && slices.Equal(t.nominated, nominated) &&
 		!slices.ContainsFunc(t.lower, func(l lowerPod) bool { return l.info.GetPod() != l.pod })
 }
 
-func (k *keptVictims) put(node string, t keptTrial) {
+func (k *keptVictims) put(node string, t keptResult) {
 	if k.pods += len(t.lower) - len(k.nodes[node].lower); k.pods > maxKeptPods {
 		clear(k.nodes)
 		k.pods = len(t.lower)

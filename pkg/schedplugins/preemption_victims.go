@@ -14,22 +14,22 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// trial is a node, and the cycle's state, from which pods are removed to see whether a pod fits. Both are copies.
-type trial struct {
+// dryRun is a node, and the cycle's state, from which pods are removed to see whether a pod fits. Both are copies.
+type dryRun struct {
 	handle framework.Handle
 	state  framework.CycleState
 	pod    *corev1.Pod
 	node   framework.NodeInfo
 }
 
-func (t trial) remove(ctx context.Context, other framework.PodInfo) *framework.Status {
+func (t dryRun) remove(ctx context.Context, other framework.PodInfo) *framework.Status {
 	if err := t.node.RemovePod(klog.Logger{}, other.GetPod()); err != nil {
 		return framework.AsStatus(err)
 	}
 	return failure(t.handle.RunPreFilterExtensionRemovePod(ctx, t.state, t.pod, other, t.node))
 }
 
-func (t trial) add(ctx context.Context, other framework.PodInfo) *framework.Status {
+func (t dryRun) add(ctx context.Context, other framework.PodInfo) *framework.Status {
 	t.node.AddPodInfo(other)
 	return failure(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, other, t.node))
 }
@@ -42,7 +42,7 @@ func failure(status *framework.Status) *framework.Status {
 	return framework.AsStatus(status.AsError())
 }
 
-func (t trial) fits(ctx context.Context) *framework.Status {
+func (t dryRun) fits(ctx context.Context) *framework.Status {
 	return t.handle.RunFilterPluginsWithNominatedPods(ctx, t.state, t.pod, t.node)
 }
 
@@ -50,7 +50,7 @@ func (t trial) fits(ctx context.Context) *framework.Status {
 // reprieves as many as fit beside the pod: first those whose eviction violates a budget, and the more important before the others. A
 // status that is not a success is the reason why the node is no candidate.
 func (p *defaultPreemption) selectVictims(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo, budgets []*policyv1.PodDisruptionBudget) (candidate, *framework.Status) {
-	t := trial{p.handle, state, pod, node}
+	t := dryRun{p.handle, state, pod, node}
 	var lower []framework.PodInfo
 	for _, other := range node.GetPods() {
 		if mayPreempt(pod, other) {
@@ -92,7 +92,7 @@ func (p *defaultPreemption) selectVictims(ctx context.Context, state framework.C
 }
 
 // reprieve puts removed pods back, one after the other, and returns those with which the pod does not fit.
-func (t trial) reprieve(ctx context.Context, removed []framework.PodInfo) (victims []framework.PodInfo, status *framework.Status) {
+func (t dryRun) reprieve(ctx context.Context, removed []framework.PodInfo) (victims []framework.PodInfo, status *framework.Status) {
 	for _, other := range removed {
 		if status := t.add(ctx, other); status != nil {
 			return nil, status

@@ -36,7 +36,7 @@ func strategy(name string) string {
 `
 }
 
-// TestReload changes the scoring strategy of a running scheduler and checks the placement, for each way to replace the
+// TestReload changes the scoring strategy of a running scheduler and checks the chosen nodes, for each way to replace the
 // file. An invalid file is refused and changes nothing.
 func TestReload(t *testing.T) {
 	c := newCluster(t)
@@ -52,11 +52,11 @@ func TestReload(t *testing.T) {
 	})
 	c.pod("first", "1")
 	used := c.bound("first")
-	placed := 0
+	scheduled := 0
 	next := func(wantUsed bool) {
 		t.Helper()
-		placed++
-		name := fmt.Sprintf("p%d", placed)
+		scheduled++
+		name := fmt.Sprintf("p%d", scheduled)
 		c.pod(name, "10m")
 		if got := c.bound(name); (got == used) != wantUsed {
 			t.Errorf("%s is on %s, and first on %s", name, got, used)

@@ -101,7 +101,7 @@ func usesClaim(name string) func(*corev1.Pod) {
 	}
 }
 
-// TestVolumeZone checks that a pod is placed in the zone of its volume, also if the volume has the beta label.
+// TestVolumeZone checks that a pod is scheduled in the zone of its volume, also if the volume has the beta label.
 func TestVolumeZone(t *testing.T) {
 	c := newCluster(t)
 	c.node("a", "4", zone("a"))

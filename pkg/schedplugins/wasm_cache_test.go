@@ -16,8 +16,8 @@ func withCache(path string, fields ...string) string {
 	return strings.Replace(wasmConfig(path, ""), `guestConfig: ""`, fmt.Sprintf("cache: {podFields: [%s]}", strings.Join(fields, ", ")), 1)
 }
 
-// placePods places pods on nodes, one after the other. It returns the message of the first one without a node.
-func placePods(t *testing.T, conf string, n int, pods ...*corev1.Pod) string {
+// schedulePods schedules pods on nodes, one after the other. It returns the message of the first one without a node.
+func schedulePods(t *testing.T, conf string, n int, pods ...*corev1.Pod) string {
 	t.Helper()
 	var nodes []*corev1.Node
 	for i := range n {
@@ -29,7 +29,7 @@ func placePods(t *testing.T, conf string, n int, pods ...*corev1.Pod) string {
 	}
 	defer box.Close(t.Context())
 	for _, p := range pods {
-		got, err := box.Place(t.Context(), p)
+		got, err := box.Schedule(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +57,11 @@ func TestWasmCache(t *testing.T) {
 	for i := range 30 {
 		pods = append(pods, appPod(fmt.Sprintf("p%d", i), "a"))
 	}
-	if got := placePods(t, withCache(path, "metadata.labels"), 10, pods...); got != "" {
+	if got := schedulePods(t, withCache(path, "metadata.labels"), 10, pods...); got != "" {
 		t.Errorf("with a cache: %s", got)
 	}
 	for name, conf := range map[string]string{"no cache": wasmConfig(path, ""), "a cache by name": withCache(path, "metadata.name")} {
-		if got := placePods(t, conf, 10, pods...); !strings.Contains(got, "unreachable") {
+		if got := schedulePods(t, conf, 10, pods...); !strings.Contains(got, "unreachable") {
 			t.Errorf("with %s: %s", name, got)
 		}
 	}
@@ -69,12 +69,12 @@ func TestWasmCache(t *testing.T) {
 
 // TestWasmLeak: a module that takes more memory in each call begins with a new one before it has none left.
 func TestWasmLeak(t *testing.T) {
-	if got := placePods(t, wasmConfig(wasmFile(t, module("filter", leaks...)), ""), 10, appPod("p", "a")); got != "" {
+	if got := schedulePods(t, wasmConfig(wasmFile(t, module("filter", leaks...)), ""), 10, appPod("p", "a")); got != "" {
 		t.Error(got)
 	}
 }
 
-// TestWasmCacheState places pods with different labels in turn. The module keeps the size of the pod in prefilter, and rejects the pod in filter
+// TestWasmCacheState schedules pods with different labels in turn. The module keeps the size of the pod in prefilter, and rejects the pod in filter
 // if it has another one: it sees only the labels, and prefilter is called again if the last one was for a pod with other labels.
 func TestWasmCacheState(t *testing.T) {
 	size := []byte{0x41, 0x80, 0x10, 0x41, 0x80, 0x20, 0x10, 0} // currentPod(2048, 4096)
@@ -93,7 +93,7 @@ func TestWasmCacheState(t *testing.T) {
 	for i := range 8 {
 		pods = append(pods, appPod("p"+strings.Repeat("x", i), strings.Repeat("a", 1+i%2)))
 	}
-	if got := placePods(t, withCache(path, "metadata.labels"), 1, pods...); got != "" {
+	if got := schedulePods(t, withCache(path, "metadata.labels"), 1, pods...); got != "" {
 		t.Error(got)
 	}
 }

@@ -119,7 +119,7 @@ func TestWasmBounds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		code []byte
-		want []string // in the message; none: the pod is placed
+		want []string // in the message; none: the pod is scheduled
 	}{
 		{"accepts", accept, nil},
 		{"rejects", reject, []string{"0/1 nodes are available: 1 ."}},
@@ -140,7 +140,7 @@ func TestWasmBounds(t *testing.T) {
 			}
 			defer box.Close(t.Context())
 			for i := range max(1, len(c.want)) {
-				got, err := box.Place(t.Context(), somePod("p", ""))
+				got, err := box.Schedule(t.Context(), somePod("p", ""))
 				if err != nil {
 					t.Fatal(err)
 				}

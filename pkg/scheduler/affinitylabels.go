@@ -9,8 +9,8 @@ import (
 )
 
 // AffinityLabels is an optional interface of the Handle's SharedLister: the keys of the labels by which the affinity and
-// anti-affinity terms of all placed pods, required and preferred, select pods. ok is false if no placed pod has a term.
-// Pods of one namespace that agree in these labels look the same to the placed pods.
+// anti-affinity terms of all assigned pods, required and preferred, select pods. ok is false if no assigned pod has a term.
+// Pods of one namespace that agree in these labels look the same to the assigned pods.
 type AffinityLabels interface {
 	AffinityLabels() (keys []string, ok bool)
 }

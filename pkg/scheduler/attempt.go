@@ -152,23 +152,23 @@ func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKe
 	return memoKey{a.profile, signature, helper.PodPriority(pod)}, true
 }
 
-// assume places the pod on its node in the snapshot, before the binding is written.
+// assume assumes the pod on its node, before the binding is written.
 func (s *Scheduler) assume(a *attempt) {
 	uid := a.info.pod.UID
 	delete(s.queue.pods, uid)
 	s.binding[string(uid)] = a.queuedPodInfo
-	s.place(a)
+	s.assumeInSnapshot(a)
 }
 
-// place makes the copy of the pod with its node, and places it in the snapshot.
-func (s *Scheduler) place(a *attempt) {
+// assumeInSnapshot makes the copy of the pod with its node, and adds it to the snapshot.
+func (s *Scheduler) assumeInSnapshot(a *attempt) {
 	pod := *a.info.pod
 	pod.Spec.NodeName = a.node
 	info := *a.info // the snapshot's copy, which newer versions of the pod change while the binding cycle reads a.info
 	info.pod = &pod
 	a.assumed = &pod
 	s.nominator.remove(pod.UID)
-	s.cluster.place(&info, a.node, true)
+	s.cluster.addPod(&info, a.node, true)
 	s.groups.assume(&pod)
 }
 
@@ -317,7 +317,7 @@ func (s *Scheduler) forgetPod(ctx context.Context, a *attempt, status *framework
 	if p, ok := s.cluster.pods[pod.UID]; ok && !p.assumed {
 		return // bound: only the response was lost
 	} else if ok {
-		s.cluster.remove(pod.UID)
+		s.cluster.removePod(pod.UID)
 		s.groups.forget(pod)
 	} else {
 		alive = false // deleted meanwhile

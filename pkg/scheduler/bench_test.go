@@ -33,8 +33,8 @@ func benchPod(i int) *corev1.Pod {
 	}
 }
 
-// BenchmarkPlace schedules equal pods without the API. BenchmarkCluster in package schedplugins includes the API.
-func BenchmarkPlace(b *testing.B) {
+// BenchmarkSchedule schedules equal pods without the API. BenchmarkCluster in package schedplugins includes the API.
+func BenchmarkSchedule(b *testing.B) {
 	spread := func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone,
 			WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
@@ -77,7 +77,7 @@ func BenchmarkPlace(b *testing.B) {
 			b.ResetTimer()
 			began := cpuTime(b)
 			for _, p := range pods {
-				bench.Place(p)
+				bench.Schedule(p)
 			}
 			b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/float64(b.N), "cpu-µs/pod")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
@@ -97,7 +97,7 @@ func BenchmarkScale(b *testing.B) {
 			for i := range c.running {
 				bench.Run(benchPod(1e6+i), fmt.Sprintf("node-%04d", i%c.nodes))
 			}
-			bench.Place(benchPod(1e7)) // filters and scores all nodes
+			bench.Schedule(benchPod(1e7)) // filters and scores all nodes
 			pods := make([]*corev1.Pod, b.N)
 			for i := range pods {
 				pods[i] = benchPod(i)
@@ -106,7 +106,7 @@ func BenchmarkScale(b *testing.B) {
 			b.ResetTimer()
 			began := cpuTime(b)
 			for _, p := range pods {
-				bench.Place(p)
+				bench.Schedule(p)
 			}
 			b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/float64(b.N), "cpu-µs/pod")
 		})

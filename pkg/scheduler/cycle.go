@@ -49,7 +49,7 @@ type decision struct {
 	preemptionCalls   []minikctl.ExtenderCall   // of the PostFilter plugins
 }
 
-// evaluation is the result of filtering and scoring the candidates for one pod. Slices are indexed by the node's place among the
+// evaluation is the result of filtering and scoring the candidates for one pod. Slices are indexed by the node's index among the
 // candidates; step and epoch are the snapshot's.
 type evaluation struct {
 	candidates []*nodeInfo
@@ -78,7 +78,7 @@ type evaluation struct {
 	step, epoch uint64
 	nominations uint64 // the nominator's step
 	scratch     *updateScratch
-	listed      []int                   // the places of the nodes that passed; empty: not listed yet
+	listed      []int                   // the indexes of the nodes that passed; empty: not listed yet
 	list        framework.NodeScoreList // these nodes, with the scores at which normalise works
 	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
 	// reported.
@@ -88,8 +88,8 @@ type evaluation struct {
 	filterNames, skippedFilters, skippedScores []string
 }
 
-// place returns the place of a node among the candidates, -1 if it is none of them.
-func (e *evaluation) place(n *nodeInfo) int {
+// indexOf returns the index of a node among the candidates, -1 if it is none of them.
+func (e *evaluation) indexOf(n *nodeInfo) int {
 	if e.within == nil {
 		return n.index
 	}
@@ -196,7 +196,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 				size = i // enough nodes pass: the rest of the chunk does not count
 				break
 			}
-			e.setStatus(e.place(n), v)
+			e.setStatus(e.indexOf(n), v)
 		}
 		done += size
 		cluster.offset = (first + done) % len(nodes)
@@ -208,13 +208,13 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 // are not filtered.
 func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) bool {
 	n, ok := cluster.byName[pod.Status.NominatedNodeName]
-	if !ok || n.node == nil || e.place(n) < 0 || allowed != nil && !allowed.Has(n.node.Name) {
+	if !ok || n.node == nil || e.indexOf(n) < 0 || allowed != nil && !allowed.Has(n.node.Name) {
 		return false
 	}
 	if !p.runFilterWithNominated(ctx, t, e.filters, e.state, pod, n).IsSuccess() {
 		return false
 	}
-	at := e.place(n)
+	at := e.indexOf(n)
 	e.setStatus(at, nil)
 	if p.filterByExtenders(ctx, t, e, pod); e.feasible == 1 && e.failure == nil {
 		return true

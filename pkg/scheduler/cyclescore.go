@@ -12,7 +12,7 @@ import (
 
 // scoreAll scores the nodes that passed.
 func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod) {
-	feasible, places := e.feasibleNodes()
+	feasible, indexes := e.feasibleNodes()
 	e.failure = p.runPreScore(ctx, t, e.state, pod, feasible)
 	if t.leave(); e.failure != nil {
 		return
@@ -24,7 +24,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *
 		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
 		t.enter(scorer.site)
 		for k, node := range feasible {
-			if e.raw[s][places[k]], e.failure = score(ctx, t, e.state, pod, scorer, node); e.failure != nil {
+			if e.raw[s][indexes[k]], e.failure = score(ctx, t, e.state, pod, scorer, node); e.failure != nil {
 				return
 			}
 		}
@@ -33,7 +33,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *
 			return
 		}
 	}
-	p.scoreByExtenders(ctx, t, e, pod, feasible, places)
+	p.scoreByExtenders(ctx, t, e, pod, feasible, indexes)
 	e.best = newTournament(n)
 	for i := range n {
 		e.best.seed(i, e.total(i), e.passed(i))
@@ -74,7 +74,7 @@ func score(ctx context.Context, t *tracker, state framework.CycleState, pod *cor
 	return v, nil
 }
 
-// normalise computes one plugin's final scores from its raw ones, for all nodes that passed. It appends the places of the scores that it
+// normalise computes one plugin's final scores from its raw ones, for all nodes that passed. It appends the indexes of the scores that it
 // changes to moved, unless that is nil.
 func (e *evaluation) normalise(ctx context.Context, t *tracker, pod *corev1.Pod, s int, moved *[]int) *framework.Status {
 	scorer, raw, final := e.scorers[s], e.raw[s], e.final[s]

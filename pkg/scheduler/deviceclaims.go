@@ -26,7 +26,7 @@ type claimTracker struct {
 // pendingAllocation is a claim with an allocation that is not written yet.
 type pendingAllocation struct {
 	claim   *resourcev1.ResourceClaim
-	sharers int // pods of a group that are placed with it
+	sharers int // pods of a group that are assumed with it
 }
 
 var _ framework.ResourceClaimTracker = (*claimTracker)(nil)

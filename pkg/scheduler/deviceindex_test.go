@@ -35,10 +35,10 @@ func (w *deviceWorld) List() ([]*resourcev1.DeviceClass, error) {
 }
 
 // slice returns a slice of a node, of all nodes, or of counters. Its pool has two slices.
-func (w *deviceWorld) slice(pool, place int) *resourcev1.ResourceSlice {
-	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool-%d-%d", pool, place)}}
+func (w *deviceWorld) slice(pool, index int) *resourcev1.ResourceSlice {
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pool-%d-%d", pool, index)}}
 	s.Spec.Driver, s.Spec.Pool = "d", resourcev1.ResourcePool{Name: fmt.Sprint("pool-", pool), Generation: int64(max(1, w.IntN(6)-3)), ResourceSliceCount: 2}
-	if place == 0 && pool < 2 {
+	if index == 0 && pool < 2 {
 		s.Spec.AllNodes = new(true)
 		s.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "set", Counters: map[string]resourcev1.Counter{"unit": {Value: resource.MustParse("2")}}}}
 		return s
@@ -49,7 +49,7 @@ func (w *deviceWorld) slice(pool, place int) *resourcev1.ResourceSlice {
 		s.Spec.NodeName = new(fmt.Sprint("node-", w.IntN(3)))
 	}
 	for i := range 3 {
-		d := resourcev1.Device{Name: fmt.Sprintf("device-%d-%d", place, i)}
+		d := resourcev1.Device{Name: fmt.Sprintf("device-%d-%d", index, i)}
 		switch n := w.IntN(3); {
 		case n == 0:
 			d.AllowMultipleAllocations = new(true)
@@ -63,8 +63,8 @@ func (w *deviceWorld) slice(pool, place int) *resourcev1.ResourceSlice {
 }
 
 func (w *deviceWorld) changeSlice() {
-	pool, place := w.IntN(4), w.IntN(2)
-	ch := client.Change[*resourcev1.ResourceSlice]{New: w.slice(pool, place)}
+	pool, index := w.IntN(4), w.IntN(2)
+	ch := client.Change[*resourcev1.ResourceSlice]{New: w.slice(pool, index)}
 	name := ch.New.Name
 	ch.Old = w.slices[name]
 	if w.slices[name] = ch.New; ch.Old != nil && w.IntN(3) == 0 {

@@ -66,7 +66,7 @@ func (d *decision) counts() map[string]int {
 type rejection struct {
 	plugin  string
 	reasons []string
-	nodes   []int // the places of the first ones
+	nodes   []int // the indexes of the first ones
 	count   int
 }
 
@@ -165,7 +165,7 @@ var _ framework.NodeToStatusReader = statusReader{}
 // Get returns the status of a node. Nodes that were not filtered have the status that rejected the pod as a whole.
 func (r statusReader) Get(name string) *framework.Status {
 	if n, ok := r.cluster.byName[name]; ok && n.node != nil && r.e.filtered != nil {
-		if at := r.e.place(n); at >= 0 && r.e.filtered[at] {
+		if at := r.e.indexOf(n); at >= 0 && r.e.filtered[at] {
 			return r.e.statuses[at]
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type Bench struct {
 	s      *Scheduler
 	forget bool
-	// Explain makes Place set Scores: each node's total and scores by plugin.
+	// Explain makes Schedule set Scores: each node's total and scores by plugin.
 	Explain bool
 	Scores  string
 	// Preemption is that of the last pod, nil if there is none.
@@ -50,7 +50,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 // SetNode, RemoveNode and RemovePod change the cluster.
 func (b *Bench) SetNode(n *corev1.Node)    { b.s.cluster.setNode(n) }
 func (b *Bench) RemoveNode(name string)    { b.s.cluster.removeNode(name) }
-func (b *Bench) RemovePod(pod *corev1.Pod) { b.s.cluster.remove(pod.UID) }
+func (b *Bench) RemovePod(pod *corev1.Pod) { b.s.cluster.removePod(pod.UID) }
 
 // Run puts a running pod on a node.
 func (b *Bench) Run(pod *corev1.Pod, node string) {
@@ -58,7 +58,7 @@ func (b *Bench) Run(pod *corev1.Pod, node string) {
 	if err != nil {
 		panic(err)
 	}
-	b.s.cluster.place(info, node, false)
+	b.s.cluster.addPod(info, node, false)
 }
 
 // Nominate nominates a pod to the node in its status.
@@ -66,8 +66,8 @@ func (b *Bench) Nominate(pod *corev1.Pod) {
 	b.s.nominator.add(&podInfo{pod: pod, requests: requestsOf(pod)}, nil)
 }
 
-// Place schedules a pod and assumes it on its node. It returns the node, or the message.
-func (b *Bench) Place(pod *corev1.Pod) string {
+// Schedule schedules a pod and assumes it on its node. It returns the node, or the message.
+func (b *Bench) Schedule(pod *corev1.Pod) string {
 	ctx := context.Background()
 	info, err := newPodInfo(pod)
 	if err != nil {

@@ -116,7 +116,7 @@ func (p *profile) filterByExtenders(ctx context.Context, t *tracker, e *evaluati
 }
 
 func (e *evaluation) filterByExtender(ctx context.Context, t *tracker, x *extender, pod *corev1.Pod) {
-	nodes, places := e.feasibleNodes()
+	nodes, indexes := e.feasibleNodes()
 	began := wallClock.Now()
 	t.enter(x.site)
 	passed, failed, unresolvable, err := x.filter(ctx, pod, nodes)
@@ -135,7 +135,7 @@ func (e *evaluation) filterByExtender(ctx context.Context, t *tracker, x *extend
 	}
 	for k, n := range nodes {
 		if !left[n] {
-			e.reject(places[k], x.status(n.Node().Name, failed, unresolvable))
+			e.reject(indexes[k], x.status(n.Node().Name, failed, unresolvable))
 		}
 	}
 }
@@ -157,21 +157,21 @@ func (e *evaluation) reject(i int, status *framework.Status) {
 	e.statuses[i] = status
 }
 
-// feasibleNodes returns the nodes that passed, and their places among the candidates.
+// feasibleNodes returns the nodes that passed, and their indexes among the candidates.
 func (e *evaluation) feasibleNodes() ([]framework.NodeInfo, []int) {
 	nodes := make([]framework.NodeInfo, 0, e.feasible)
-	places := make([]int, 0, e.feasible)
+	indexes := make([]int, 0, e.feasible)
 	for i, n := range e.candidates {
 		if e.passed(i) {
-			nodes, places = append(nodes, n), append(places, i)
+			nodes, indexes = append(nodes, n), append(indexes, i)
 		}
 	}
-	return nodes, places
+	return nodes, indexes
 }
 
 // scoreByExtenders adds the scores of the extenders, which are called at the same time. An extender that fails scores no node. As in Kubernetes,
 // none is called for a single node.
-func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod, nodes []framework.NodeInfo, places []int) {
+func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod, nodes []framework.NodeInfo, indexes []int) {
 	var callees []*extender
 	for _, x := range p.setup.extenders {
 		if x.IsPrioritizer() && x.IsInterested(pod) {
@@ -201,7 +201,7 @@ func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluatio
 	for i, x := range callees {
 		e.calls = append(e.calls, results[i].call)
 		if results[i].call.Outcome == minikctl.Called {
-			e.addScores(x, results[i].scores, nodes, places)
+			e.addScores(x, results[i].scores, nodes, indexes)
 		}
 	}
 }
@@ -225,11 +225,11 @@ func (x *extender) sums(list extenderv1.HostPriorityList) (map[string]int64, err
 }
 
 // addScores adds an extender as a scorer. A node without a score has 0.
-func (e *evaluation) addScores(x *extender, scores map[string]int64, nodes []framework.NodeInfo, places []int) {
+func (e *evaluation) addScores(x *extender, scores map[string]int64, nodes []framework.NodeInfo, indexes []int) {
 	raw, final := make([]int64, len(e.totals)), make([]int64, len(e.totals))
 	for k, node := range nodes {
 		score := scores[node.Node().Name]
-		raw[places[k]], final[places[k]] = score, score*x.Weight*extenderScale
+		raw[indexes[k]], final[indexes[k]] = score, score*x.Weight*extenderScale
 	}
 	e.scorers = append(e.scorers, scorer{extension: extension[framework.ScorePlugin]{site: x.site}, weight: x.Weight})
 	e.raw, e.final = append(e.raw, raw), append(e.final, final)

@@ -202,7 +202,7 @@ func (s *Scheduler) tryMember(ctx context.Context, m *member) {
 	m.node = m.found
 	m.state.SetPodGroupSchedulingCycle(m.group)
 	m.nomination = s.nominator.node(m.info.pod.UID)
-	s.place(m.attempt)
+	s.assumeInSnapshot(m.attempt)
 	permit := m.profile.runReserve(ctx, m.attempt)
 	if permit.IsSuccess() {
 		permit, _ = m.profile.runPermit(ctx, m.attempt)
@@ -222,7 +222,7 @@ func (s *Scheduler) tryMember(ctx context.Context, m *member) {
 // revert takes an assumed pod of a group off its node.
 func (s *Scheduler) revert(ctx context.Context, m *member) {
 	m.profile.unreserve(ctx, m.attempt)
-	s.cluster.remove(m.info.pod.UID)
+	s.cluster.removePod(m.info.pod.UID)
 	s.groups.forget(m.info.pod)
 	if m.nomination != "" {
 		s.nominator.add(m.info, &framework.NominatingInfo{NominatingMode: framework.ModeOverride, NominatedNodeName: m.nomination})

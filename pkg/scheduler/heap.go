@@ -14,7 +14,7 @@ func (h *podHeap) add(q *queuedPodInfo) {
 	h.pods = append(h.pods, q)
 }
 
-// drop removes a pod and puts the last one in its place. It returns that place, for fix.
+// drop removes a pod and puts the last one at its index. It returns that index, for fix.
 func (h *podHeap) drop(q *queuedPodInfo) int {
 	i, last := q.index, len(h.pods)-1
 	h.Swap(i, last)
@@ -23,7 +23,7 @@ func (h *podHeap) drop(q *queuedPodInfo) int {
 	return i
 }
 
-// fix moves the pod at index i to its place in the order.
+// fix moves the pod at index i to its position in the order.
 func (h *podHeap) fix(i int) {
 	if i < len(h.pods) {
 		heap.Fix(h, i)

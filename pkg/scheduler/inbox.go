@@ -148,7 +148,7 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 		}
 		return
 	}
-	if placed, ok := s.cluster.pods[uid]; ok && placed.assumed {
+	if p, ok := s.cluster.pods[uid]; ok && p.assumed {
 		s.groups.set(info.pod)
 		return // its binding cycle is running
 	}
@@ -178,7 +178,7 @@ func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision u
 		before = old.info.pod
 	}
 	s.groups.set(info.pod)
-	changed := s.cluster.place(info, info.pod.Spec.NodeName, false)
+	changed := s.cluster.addPod(info, info.pod.Spec.NodeName, false)
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Add}, new: info.pod, revision: revision}
 	if !fresh {
 		if !changed {
@@ -199,7 +199,7 @@ func (s *Scheduler) applyDeletedPod(ctx context.Context, pod *corev1.Pod, revisi
 		w.Reject("", "pod has been deleted")
 	}
 	nominated := s.nominator.remove(pod.UID)
-	if p, ok := s.cluster.remove(pod.UID); ok {
+	if p, ok := s.cluster.removePod(pod.UID); ok {
 		s.requeueAfterPodRemoval(ctx, p.info.pod, revision)
 	} else if nominated {
 		s.requeueAfterPodRemoval(ctx, pod, revision)

@@ -19,7 +19,7 @@ var clusters = flag.Int("engine.clusters", 1500, "random clusters of TestIncreme
 
 // TestIncrementalEngine checks that the engine makes the same decisions, with the same messages and scores of each plugin, as
 // one that filters and scores every node for every pod, while pods with and without topology spread constraints and
-// (anti-)affinity, required and preferred, are placed and removed and nodes change.
+// (anti-)affinity, required and preferred, are scheduled and removed and nodes change.
 func TestIncrementalEngine(t *testing.T) {
 	kept := 0
 	for seed := range *clusters {
@@ -33,7 +33,7 @@ func TestIncrementalEngine(t *testing.T) {
 	}
 }
 
-// compareEngines compares the engines in one cluster, and returns how many pods were placed by an updated evaluation.
+// compareEngines compares the engines in one cluster, and returns how many pods were scheduled by an updated evaluation.
 func compareEngines(t *testing.T, seed uint64) int {
 	w := generator{Rand: rand.New(rand.NewPCG(seed, 2))}
 	naive := scheduler.NewBench(t, schedplugins.Registry, nil, seed, true, selecting()...)
@@ -52,24 +52,24 @@ func compareEngines(t *testing.T, seed uint64) int {
 			shapes[i].Labels = map[string]string{"app": w.pick("web", "db", "cache"), "tier": "front"}
 		}
 	}
-	var placed []*corev1.Pod
+	var scheduled []*corev1.Pod
 	for i := range 10 + w.IntN(20) {
 		p := shapes[w.IntN(len(shapes))].DeepCopy()
 		named := w.pod(1000*int(seed%7+1) + i)
 		p.Name, p.UID = named.Name, named.UID
-		want, got := naive.Place(p), engine.Place(p)
+		want, got := naive.Schedule(p), engine.Schedule(p)
 		if got != want || engine.Scores != naive.Scores {
 			t.Errorf("pod %d: the engine returns %q with scores %s, without updates %q with %s", i, got, engine.Scores, want, naive.Scores)
 			return 0
 		}
-		placed = append(placed, p)
+		scheduled = append(scheduled, p)
 		for range w.IntN(3) {
 			if w.IntN(3) == 0 {
-				k := w.IntN(len(placed))
-				gone := placed[k]
-				placed = append(placed[:k], placed[k+1:]...)
+				k := w.IntN(len(scheduled))
+				gone := scheduled[k]
+				scheduled = append(scheduled[:k], scheduled[k+1:]...)
 				both(func(b *scheduler.Bench) { b.RemovePod(gone) })
-				if len(placed) == 0 {
+				if len(scheduled) == 0 {
 					break
 				}
 			}

@@ -66,7 +66,7 @@ func compareVictims(t *testing.T, seed uint64) (preemptions int) {
 			shape.Name, shape.UID = p.Name, p.UID
 			p = shape
 		}
-		want, got := v.naive.Place(p), v.engine.Place(p)
+		want, got := v.naive.Schedule(p), v.engine.Schedule(p)
 		if a, b := describe(v.naive.Preemption), describe(v.engine.Preemption); got != want || a != b {
 			t.Errorf("pod %d: %q and %s, without what is kept %q and %s", i, got, b, want, a)
 			return 0

@@ -10,7 +10,7 @@ import (
 // nodeSet is a part of a snapshot's nodes. nil means all of them.
 type nodeSet struct {
 	nodes []*nodeInfo
-	at    map[*nodeInfo]int // the place of each in nodes
+	at    map[*nodeInfo]int // the index of each in nodes
 }
 
 // nodesOf returns the nodes of a placement, nil if these are all. The placement comes from a plugin and may be anything.

@@ -29,13 +29,13 @@ func TestNominatedPodsAreCountedOnTheirNode(t *testing.T) {
 			b.SetNode(benchNode(0))
 			nominated := pod(0, 5, "node-0000")
 			b.Nominate(nominated)
-			if got := b.Place(pod(1, c.priority, "")); got != c.want {
-				t.Errorf("placed: %s, want %s", got, c.want)
+			if got := b.Schedule(pod(1, c.priority, "")); got != c.want {
+				t.Errorf("scheduled: %s, want %s", got, c.want)
 			}
 			if c.want != none {
 				return
 			}
-			if got := b.Place(nominated); got != "node-0000" {
+			if got := b.Schedule(nominated); got != "node-0000" {
 				t.Errorf("the nominated pod: %s", got)
 			}
 		})
@@ -51,7 +51,7 @@ func TestNominatedNodeIsTriedFirst(t *testing.T) {
 	for i := range 4 {
 		p := benchPod(i)
 		p.Status.NominatedNodeName = "node-0001"
-		if got := b.Place(p); got != "node-0001" {
+		if got := b.Schedule(p); got != "node-0001" {
 			t.Fatalf("pod %d is on %s", i, got)
 		}
 	}

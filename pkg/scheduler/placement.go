@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// trial is the result for the pods of a group in one of its placements.
-type trial struct {
+// placementAttempt is the result for the pods of a group in one of its placements.
+type placementAttempt struct {
 	*framework.Placement
 	members    []*member
 	status     *framework.Status
@@ -21,7 +21,7 @@ type trial struct {
 }
 
 // feasible reports whether the group can be scheduled in the placement, now or once victims have left.
-func (t *trial) feasible() bool { return t.status.IsSuccess() || t.preempting }
+func (t *placementAttempt) feasible() bool { return t.status.IsSuccess() || t.preempting }
 
 // tryPlacements tries a group in each placement that its profile generates, and keeps the members of the best one in which it can be
 // scheduled. If there is none, it keeps those of the first. Its results are those of tryGroup.
@@ -30,9 +30,9 @@ func (s *Scheduler) tryPlacements(ctx context.Context, g *groupAttempt) (status 
 	if !status.IsSuccess() {
 		return status, false
 	}
-	var tried, feasible []*trial
+	var tried, feasible []*placementAttempt
 	for i, p := range placements {
-		t := &trial{Placement: p, members: g.copyMembers()}
+		t := &placementAttempt{Placement: p, members: g.copyMembers()}
 		if err := s.inPlacement(p, func() { t.status, t.preempting = s.tryMembers(ctx, t.members) }); err != nil {
 			return framework.AsStatus(fmt.Errorf("failed to assume pod group placement: %w", err)), false
 		}
@@ -51,7 +51,7 @@ func (s *Scheduler) tryPlacements(ctx context.Context, g *groupAttempt) (status 
 	}
 	chosen := tried[0]
 	if len(feasible) > 0 {
-		if chosen, status = s.bestTrial(ctx, g, feasible); !status.IsSuccess() {
+		if chosen, status = s.bestAttempt(ctx, g, feasible); !status.IsSuccess() {
 			return status, false
 		}
 		chosen.report.Outcome = "Chosen"
@@ -61,7 +61,7 @@ func (s *Scheduler) tryPlacements(ctx context.Context, g *groupAttempt) (status 
 	}
 	g.members = chosen.members
 	if len(tried) > 1 || len(chosen.Nodes) < len(s.cluster.nodes) {
-		g.placements = reportTrials(tried)
+		g.placements = reportPlacements(tried)
 	}
 	return chosen.status, chosen.preempting
 }
@@ -77,7 +77,7 @@ func (g *groupAttempt) copyMembers() []*member {
 	return out
 }
 
-// inPlacement calls f while pods may be placed on the placement's nodes only.
+// inPlacement calls f while pods may be assigned to the placement's nodes only.
 func (s *Scheduler) inPlacement(p *framework.Placement, f func()) error {
 	cluster, memo := s.cluster, s.memo
 	within, err := cluster.nodesOf(p)
@@ -137,8 +137,8 @@ func (s *Scheduler) callForGroup(ctx context.Context, g *groupAttempt, f func(co
 	return failure
 }
 
-// bestTrial returns the trial whose placement has the highest score. A placement that is the only one is not scored.
-func (s *Scheduler) bestTrial(ctx context.Context, g *groupAttempt, feasible []*trial) (*trial, *framework.Status) {
+// bestAttempt returns the attempt whose placement has the highest score. A placement that is the only one is not scored.
+func (s *Scheduler) bestAttempt(ctx context.Context, g *groupAttempt, feasible []*placementAttempt) (*placementAttempt, *framework.Status) {
 	if len(feasible) == 1 {
 		return feasible[0], nil
 	}
@@ -244,7 +244,7 @@ func (s *site) failedFor(step string, err error) *framework.Status {
 }
 
 // describe sets the report of a placement that was tried.
-func (t *trial) describe() {
+func (t *placementAttempt) describe() {
 	t.report = minikctl.PlacementAttempt{Name: t.Name, Nodes: len(t.Nodes), Outcome: "Unschedulable"}
 	switch {
 	case t.preempting:
@@ -262,8 +262,8 @@ func (t *trial) describe() {
 	}
 }
 
-// reportTrials returns the reports of trials, feasible ones first, and of these the best.
-func reportTrials(tried []*trial) []minikctl.PlacementAttempt {
+// reportPlacements returns the reports of attempts, feasible ones first, and of these the best.
+func reportPlacements(tried []*placementAttempt) []minikctl.PlacementAttempt {
 	rank := func(p minikctl.PlacementAttempt) int {
 		return slices.Index([]string{"Chosen", "Feasible", "Preempting", "Unschedulable"}, p.Outcome)
 	}

@@ -71,46 +71,46 @@ func newRacks(t testing.TB, q scheduler.Simulation, groups ...string) *scheduler
 	return box
 }
 
-// TestSandboxPlacements places groups in the fullest rack that has room for them.
+// TestSandboxPlacements schedules groups in the fullest rack that has room for them.
 func TestSandboxPlacements(t *testing.T) {
 	nodes := []*corev1.Node{rackNode("a1", "a", "8"), rackNode("b1", "b", "2"), rackNode("b2", "b", "2"), rackNode("c1", "c", "1"), rackNode("outside", "", "64")}
 	box := newRacks(t, scheduler.Simulation{Nodes: nodes}, "first", "second", "third")
-	place := func(group string, n, need int) []scheduler.Placement {
+	schedule := func(group string, n, need int) []scheduler.ScheduleResult {
 		t.Helper()
-		out, err := box.PlaceGroup(t.Context(), groupPods(group, n, "1"), need)
+		out, err := box.ScheduleGroup(t.Context(), groupPods(group, n, "1"), need)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
-	for _, p := range place("first", 3, 3) { // 3 of the 4 CPUs of rack b are more than 3 of the 8 of rack a
+	for _, p := range schedule("first", 3, 3) { // 3 of the 4 CPUs of rack b are more than 3 of the 8 of rack a
 		if !strings.HasPrefix(p.Node, "b") {
 			t.Errorf("first: got %+v, want a node of rack b", p)
 		}
 	}
-	for _, p := range place("second", 8, 8) {
+	for _, p := range schedule("second", 8, 8) {
 		if p.Node != "a1" {
 			t.Errorf("second: got %+v, want a1", p)
 		}
 	}
-	third := place("third", 2, 2)
+	third := schedule("third", 2, 2)
 	const first = "0/3 placements are available, first placement status: pod group is unschedulable: 0 of its 2 pods find a node, and 2 have to; pod default/third-0 finds no node: "
 	if p := third[0]; p.Node != "" || !strings.HasPrefix(p.Message, "0/1 nodes are available: 1 Insufficient cpu.") {
 		t.Errorf("third: got %+v", p)
 	}
-	out, err := box.PlaceGroup(t.Context(), append(groupPods("third", 1, "0"), groupPods("third", 2, "9")[1]), 2)
+	out, err := box.ScheduleGroup(t.Context(), append(groupPods("third", 1, "0"), groupPods("third", 2, "9")[1]), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := strings.NewReplacer("0 of its", "1 of its", "third-0 finds", "third-1 finds").Replace(first); out[0].Node != "" || !strings.HasPrefix(out[0].Message, want) {
 		t.Errorf("a pod that finds a node: got %+v, want the message %s…", out[0], want)
 	}
-	if again := place("third", 1, 1)[0]; !strings.HasPrefix(again.Node, "b") && !strings.HasPrefix(again.Node, "c") {
+	if again := schedule("third", 1, 1)[0]; !strings.HasPrefix(again.Node, "b") && !strings.HasPrefix(again.Node, "c") {
 		t.Errorf("the group that found no room has taken some: %+v", again)
 	}
 }
 
-// TestSandboxPlacementAlone places the pods of a group that is no gang one by one: all go to the rack of the first one.
+// TestSandboxPlacementAlone schedules the pods of a group that is no gang one by one: all go to the rack of the first one.
 func TestSandboxPlacementAlone(t *testing.T) {
 	nodes := []*corev1.Node{rackNode("a1", "a", "8"), rackNode("b1", "b", "2"), rackNode("outside", "", "64")}
 	for _, first := range []string{"", "a1"} { // a rack that is drawn by its score, and that of a pod that has a node
@@ -119,7 +119,7 @@ func TestSandboxPlacementAlone(t *testing.T) {
 		pods[0].Spec.NodeName = first
 		want := map[string][]string{"": {"b1", "b1", ""}, "a1": {"a1", "a1", "a1"}}[first]
 		for i, pod := range pods {
-			got, err := box.Place(t.Context(), pod)
+			got, err := box.Schedule(t.Context(), pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,11 +177,11 @@ func TestPlacementMemo(t *testing.T) {
 		fresh := newRacks(t, scheduler.Simulation{Nodes: nodes, Registry: registry, Config: config}, groups...)
 		for _, members := range pods {
 			need := r.IntN(len(members) + 1)
-			got, err := kept.PlaceGroup(t.Context(), members, need)
+			got, err := kept.ScheduleGroup(t.Context(), members, need)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := fresh.PlaceGroup(t.Context(), members, need)
+			want, err := fresh.ScheduleGroup(t.Context(), members, need)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,7 +219,7 @@ func TestPlacementNominated(t *testing.T) {
 	box.Nominate(waits)
 	members := groupPods("g", 3, "1")
 	members[0].Status.NominatedNodeName = "outside" // since an attempt before the group had its constraint
-	out, err := box.PlaceGroup(t.Context(), members, 3)
+	out, err := box.ScheduleGroup(t.Context(), members, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,15 +308,15 @@ func TestPlacementCost(t *testing.T) {
 		}
 		box := newRacks(t, scheduler.Simulation{Nodes: nodes}, "g")
 		pods := groupPods("g", 4, "1")
-		place := func() {
-			if _, err := box.PlaceGroup(t.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
+		schedule := func() {
+			if _, err := box.ScheduleGroup(t.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
 				t.Fatal(err)
 			}
 		}
-		place()
+		schedule()
 		var before, after goruntime.MemStats
 		goruntime.ReadMemStats(&before)
-		place()
+		schedule()
 		goruntime.ReadMemStats(&after)
 		return float64(after.TotalAlloc-before.TotalAlloc) / float64(racks)
 	}
@@ -325,8 +325,8 @@ func TestPlacementCost(t *testing.T) {
 	}
 }
 
-// BenchmarkPlaceGroup places gangs in one of many racks, with and without kept results.
-func BenchmarkPlaceGroup(b *testing.B) {
+// BenchmarkScheduleGroup schedules gangs in one of many racks, with and without kept results.
+func BenchmarkScheduleGroup(b *testing.B) {
 	for _, size := range []struct{ pods, racks, nodes int }{{100, 20, 1000}, {4, 2500, 5000}} {
 		for _, keeps := range []bool{true, false} {
 			b.Run(fmt.Sprintf("pods=%d/racks=%d/nodes=%d/keeps=%v", size.pods, size.racks, size.nodes, keeps), func(b *testing.B) {
@@ -343,7 +343,7 @@ func BenchmarkPlaceGroup(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				for range b.N {
-					if _, err := box.PlaceGroup(b.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
+					if _, err := box.ScheduleGroup(b.Context(), pods, len(pods)+1); err != nil { // one more than there are: none keeps its node
 						b.Fatal(err)
 					}
 				}

@@ -67,7 +67,7 @@ func (g *podGroups) remove(pod *corev1.Pod) {
 	})
 }
 
-// assume marks a pod as placed. pod is the copy with its node.
+// assume marks a pod as assumed. pod is the copy with its node.
 func (g *podGroups) assume(pod *corev1.Pod) {
 	g.change(pod, func(of *podGroup) {
 		if _, known := of.all[pod.UID]; known && !of.assigned.Has(pod.UID) {

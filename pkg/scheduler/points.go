@@ -129,7 +129,7 @@ func mergeDefaults(registry Registry, g feature.Gates, custom *configv1.Plugins)
 	}
 	own := out.MultiPoint
 	out.MultiPoint.Enabled = nil
-	placed := map[string]bool{}
+	listed := map[string]bool{}
 	for _, d := range defaultsWith(g) {
 		if _, ok := registry[d.name]; !ok || lists(own.Disabled, d.name) || lists(own.Disabled, "*") {
 			continue
@@ -137,12 +137,12 @@ func mergeDefaults(registry Registry, g feature.Gates, custom *configv1.Plugins)
 		plugin := configv1.Plugin{Name: d.name, Weight: &d.weight}
 		if i := slices.IndexFunc(own.Enabled, func(p configv1.Plugin) bool { return p.Name == d.name }); i >= 0 {
 			plugin = own.Enabled[i] // configured again: keeps its position and gets the new weight
-			placed[d.name] = true
+			listed[d.name] = true
 		}
 		out.MultiPoint.Enabled = append(out.MultiPoint.Enabled, plugin)
 	}
 	for _, p := range own.Enabled {
-		if !placed[p.Name] {
+		if !listed[p.Name] {
 			out.MultiPoint.Enabled = append(out.MultiPoint.Enabled, p)
 		}
 	}

@@ -114,7 +114,7 @@ func compareWithMemo(t *testing.T, seed uint64) {
 		if seed%3 == 0 && w.IntN(20) == 0 {
 			w.addPodAffinity(p) // pods that its terms do not select stay in the memo
 		}
-		want, got := forgets.Place(p), remembers.Place(p)
+		want, got := forgets.Schedule(p), remembers.Schedule(p)
 		if got != want {
 			t.Fatalf("pod %d: with the memo it goes to %q, without to %q", i, got, want)
 		}

@@ -19,7 +19,7 @@ func TestReleaseFreesPods(t *testing.T) {
 	for i := range 20 {
 		p := benchPod(i)
 		b.Run(p, "node-0000")
-		b.Place(benchPod(1000 + i))
+		b.Schedule(benchPod(1000 + i))
 		gone = append(gone, weak.Make(p))
 		b.RemovePod(p)
 	}
@@ -30,7 +30,7 @@ func TestReleaseFreesPods(t *testing.T) {
 			t.Errorf("pod %d is still there", i)
 		}
 	}
-	if got := b.Place(benchPod(2000)); got != "node-0000" {
+	if got := b.Schedule(benchPod(2000)); got != "node-0000" {
 		t.Errorf("after the release a pod goes to %q", got)
 	}
 }

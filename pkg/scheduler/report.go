@@ -345,7 +345,7 @@ func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *node
 // scores lists the best n nodes, including the chosen one, with the scores of each plugin.
 func (d *decision) scores(n int) []minikctl.NodeScore {
 	best := d.best.top(n)
-	if chosen := d.place(d.node); !slices.Contains(best, chosen) {
+	if chosen := d.indexOf(d.node); !slices.Contains(best, chosen) {
 		best[len(best)-1] = chosen // one of more than n equally good nodes
 	}
 	out := make([]minikctl.NodeScore, len(best))

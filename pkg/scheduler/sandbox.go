@@ -16,15 +16,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
-// Sandbox is a scheduler with a copy of a cluster and no server. Pods are placed one by one (Place), or wait in the scheduling queue (SetPod) until
+// Sandbox is a scheduler with a copy of a cluster and no server. Pods are scheduled one by one (Schedule), or wait in the scheduling queue (SetPod) until
 // Next tries them; the caller moves the simulation's clock. It is not safe for concurrent use.
 type Sandbox struct {
 	s    *Scheduler
 	made int // pods without a UID
 }
 
-// Placement is the result of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
-type Placement struct {
+// ScheduleResult is the result of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
+type ScheduleResult struct {
 	Node    string // "": it has none
 	Message string // why it has none, as in the FailedScheduling event
 	Evicted []*corev1.Pod
@@ -59,43 +59,43 @@ func constrained(group objects.Object) bool {
 // Close closes the plugins.
 func (b *Sandbox) Close(ctx context.Context) { b.s.stopPlugins(ctx) }
 
-// Place places a pod. If it finds no node, and the PostFilter plugins can make room, the victims are removed and it is placed there. Pods with a node keep it.
-func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error) {
+// Schedule schedules a pod. If it finds no node, and the PostFilter plugins can make room, the victims are removed and it is assumed there. Pods with a node keep it.
+func (b *Sandbox) Schedule(ctx context.Context, pod *corev1.Pod) (ScheduleResult, error) {
 	a, err := b.attempt(pod)
 	if err != nil {
-		return Placement{}, err
+		return ScheduleResult{}, err
 	}
 	if node := pod.Spec.NodeName; node != "" {
 		b.s.groups.set(a.info.pod)
-		b.s.cluster.place(a.info, node, false)
-		return Placement{Node: node}, nil
+		b.s.cluster.addPod(a.info, node, false)
+		return ScheduleResult{Node: node}, nil
 	}
 	if a.profile == nil {
-		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}, nil
+		return ScheduleResult{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}, nil
 	}
 	if reason := b.gated(ctx, a); reason != "" {
-		return Placement{Message: reason}, nil
+		return ScheduleResult{Message: reason}, nil
 	}
 	if g := b.limitedGroup(a); g != nil {
-		return b.placeInBest(ctx, g, 1)[0], nil
+		return b.scheduleInBest(ctx, g, 1)[0], nil
 	}
 	d := b.s.decide(ctx, a, wallClock.Now())
 	var evicted []*corev1.Pod
 	if d.status != nil && d.preemption != nil {
 		if a, err = b.evict(a.info.pod, d.preemption); err != nil {
-			return Placement{}, err
+			return ScheduleResult{}, err
 		}
 		evicted = d.preemption.Victims
 		d = b.s.decide(ctx, a, wallClock.Now())
 	}
 	if d.status != nil {
-		return Placement{Message: d.message(), Evicted: evicted}, nil
+		return ScheduleResult{Message: d.message(), Evicted: evicted}, nil
 	}
 	b.assume(ctx, a, d.node.node.Name)
-	return Placement{Node: a.node, Evicted: evicted}, nil
+	return ScheduleResult{Node: a.node, Evicted: evicted}, nil
 }
 
-// assume places a pod on a node, and notes what the plugins would write about it.
+// assume assumes a pod on a node, and notes what the plugins would write about it.
 func (b *Sandbox) assume(ctx context.Context, a *attempt, node string) {
 	a.node = node
 	b.s.assume(a)
@@ -134,10 +134,10 @@ func (b *Sandbox) limitedGroup(a *attempt) *groupAttempt {
 	return &groupAttempt{key: key, state: newCycleState(), members: []*member{{attempt: a}}}
 }
 
-// PlaceGroup places pods of one group if at least need of them find a node, without evictions. Otherwise it places none of them, and the
-// messages are the reasons of those that found no node. With the feature gate, the pods of a PodGroup are placed in the best of its placements.
+// ScheduleGroup schedules pods of one group if at least need of them find a node, without evictions. Otherwise it schedules none of them, and the
+// messages are the reasons of those that found no node. With the feature gate, the pods of a PodGroup are scheduled in the best of its placements.
 // The result is in the order of the pods.
-func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) ([]Placement, error) {
+func (b *Sandbox) ScheduleGroup(ctx context.Context, pods []*corev1.Pod, need int) ([]ScheduleResult, error) {
 	g := &groupAttempt{state: newCycleState()}
 	grouped := false
 	for _, pod := range pods {
@@ -150,10 +150,10 @@ func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) 
 		b.s.groups.set(a.info.pod)
 	}
 	if grouped && b.s.features.TopologyAwareWorkloadScheduling {
-		return b.placeInBest(ctx, g, need), nil
+		return b.scheduleInBest(ctx, g, need), nil
 	}
 	restore := b.s.objects.mark()
-	out, lacking := b.placeMembers(ctx, g, need)
+	out, lacking := b.scheduleMembers(ctx, g, need)
 	if lacking != "" {
 		b.takeOff(g, out)
 		restore()
@@ -161,51 +161,53 @@ func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) 
 	return withReason(out, lacking), nil
 }
 
-// placeMembers places the pods of a group. It returns why it cannot be scheduled if fewer than need find a node.
-func (b *Sandbox) placeMembers(ctx context.Context, g *groupAttempt, need int) (out []Placement, lacking string) {
-	placed, blocking := 0, ""
+// scheduleMembers schedules the pods of a group. It returns why it cannot be scheduled if fewer than need find a node.
+func (b *Sandbox) scheduleMembers(ctx context.Context, g *groupAttempt, need int) (out []ScheduleResult, lacking string) {
+	found, blocking := 0, ""
 	cluster := b.s.cluster
 	for _, m := range g.members {
-		p := Placement{Message: "a call of a plugin was abandoned"}
+		p := ScheduleResult{Message: "a call of a plugin was abandoned"}
 		if b.s.cluster == cluster { // a later snapshot has all nodes again, also those outside of the placement
-			p = b.placeAlone(ctx, m.attempt)
+			p = b.scheduleAlone(ctx, m.attempt)
 		}
 		out = append(out, p)
 		if p.Node != "" {
-			placed++
+			found++
 		} else if blocking == "" {
 			blocking = fmt.Sprintf("; pod %s finds no node: %s", podName(m.info.pod), p.Message)
 		}
 	}
-	if placed < need {
-		lacking = fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to%s", errGroupUnschedulable, placed, len(out), need, blocking)
+	if found < need {
+		lacking = fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to%s", errGroupUnschedulable, found, len(out), need, blocking)
 	}
 	return out, lacking
 }
 
-// takeOff removes the pods of a group from the nodes that they were placed on.
-func (b *Sandbox) takeOff(g *groupAttempt, from []Placement) {
+// takeOff removes the pods of a group from the nodes that they found.
+func (b *Sandbox) takeOff(g *groupAttempt, from []ScheduleResult) {
 	for i, m := range g.members {
 		if from[i].Node != "" {
-			b.s.cluster.remove(m.info.pod.UID)
+			b.s.cluster.removePod(m.info.pod.UID)
 			b.s.groups.forget(m.info.pod)
 		}
 	}
 }
 
 // withReason returns the results of a group that cannot be scheduled for a reason: the pods with a node have none after all.
-func withReason(out []Placement, reason string) []Placement {
+func withReason(out []ScheduleResult, reason string) []ScheduleResult {
 	for i := range out {
 		if reason != "" && out[i].Node != "" {
-			out[i] = Placement{Message: reason}
+			out[i] = ScheduleResult{Message: reason}
 		}
 	}
 	return out
 }
 
-// placeInBest places the pods of a group in the best of its placements in which enough of them find a node.
-func (b *Sandbox) placeInBest(ctx context.Context, g *groupAttempt, need int) []Placement {
-	refused := func(reason string) []Placement { return slices.Repeat([]Placement{{Message: reason}}, len(g.members)) }
+// scheduleInBest schedules the pods of a group in the best of its placements in which enough of them find a node.
+func (b *Sandbox) scheduleInBest(ctx context.Context, g *groupAttempt, need int) []ScheduleResult {
+	refused := func(reason string) []ScheduleResult {
+		return slices.Repeat([]ScheduleResult{{Message: reason}}, len(g.members))
+	}
 	g.profile = g.members[0].profile
 	if g.profile == nil {
 		return refused(fmt.Sprintf("no profile for schedulerName %q", g.members[0].info.pod.Spec.SchedulerName))
@@ -217,16 +219,16 @@ func (b *Sandbox) placeInBest(ctx context.Context, g *groupAttempt, need int) []
 	if !status.IsSuccess() {
 		return refused(status.Message())
 	}
-	var first []Placement
-	var feasible [][]Placement
+	var first []ScheduleResult
+	var feasible [][]ScheduleResult
 	var states [][]framework.CycleState // of the members in these
 	var assignments []*framework.PodGroupAssignments
 	reason := ""
 	for _, p := range placements {
-		var out []Placement
+		var out []ScheduleResult
 		lacking := ""
 		restore := b.s.objects.mark()
-		err := b.s.inPlacement(p, func() { out, lacking = b.placeMembers(ctx, g, need); b.takeOff(g, out) })
+		err := b.s.inPlacement(p, func() { out, lacking = b.scheduleMembers(ctx, g, need); b.takeOff(g, out) })
 		if restore(); err != nil {
 			return refused(fmt.Sprintf("failed to assume pod group placement: %v", err))
 		}
@@ -265,7 +267,7 @@ func statesOf(g *groupAttempt) []framework.CycleState {
 }
 
 // proposal returns the pods of a group on the nodes that they found in a placement.
-func proposal(g *groupAttempt, p *framework.Placement, out []Placement) *framework.PodGroupAssignments {
+func proposal(g *groupAttempt, p *framework.Placement, out []ScheduleResult) *framework.PodGroupAssignments {
 	a := &framework.PodGroupAssignments{Placement: p}
 	for i, m := range g.members {
 		if node := out[i].Node; node != "" {
@@ -275,20 +277,20 @@ func proposal(g *groupAttempt, p *framework.Placement, out []Placement) *framewo
 	return a
 }
 
-// placeAlone places a pod without evictions.
-func (b *Sandbox) placeAlone(ctx context.Context, a *attempt) Placement {
+// scheduleAlone schedules a pod without evictions.
+func (b *Sandbox) scheduleAlone(ctx context.Context, a *attempt) ScheduleResult {
 	if a.profile == nil {
-		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}
+		return ScheduleResult{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}
 	}
 	if reason := b.gated(ctx, a); reason != "" {
-		return Placement{Message: reason}
+		return ScheduleResult{Message: reason}
 	}
 	d := b.s.decide(ctx, a, wallClock.Now())
 	if d.status != nil {
-		return Placement{Message: d.message()}
+		return ScheduleResult{Message: d.message()}
 	}
 	b.assume(ctx, a, d.node.node.Name)
-	return Placement{Node: a.node}
+	return ScheduleResult{Node: a.node}
 }
 
 // attempt returns a first attempt to schedule a copy of the pod. A pod without a UID gets one.
@@ -311,25 +313,25 @@ func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
 // evict removes the victims, and returns an attempt of the preemptor that is nominated to their node.
 func (b *Sandbox) evict(preemptor *corev1.Pod, p *Preemption) (*attempt, error) {
 	for _, v := range p.Victims {
-		b.s.cluster.remove(v.UID)
+		b.s.cluster.removePod(v.UID)
 	}
 	pod := preemptor.DeepCopy()
 	pod.Status.NominatedNodeName = p.Node
 	return b.attempt(pod)
 }
 
-// Fit returns how many pods find a node in addition to the pods that are placed, without evictions, but at most limit. next returns the pod that comes
+// Fit returns how many pods find a node in addition to the pods that have one, without evictions, but at most limit. next returns the pod that comes
 // next, and may put objects that it needs. All of this is removed again.
 func (b *Sandbox) Fit(ctx context.Context, limit int, next func(SimulatedObjects) *corev1.Pod) (int, error) {
-	var placed []types.UID
+	var found []types.UID
 	restore := b.s.objects.mark()
 	defer func() {
-		for _, uid := range placed {
-			b.s.cluster.remove(uid)
+		for _, uid := range found {
+			b.s.cluster.removePod(uid)
 		}
 		restore()
 	}()
-	for len(placed) < limit {
+	for len(found) < limit {
 		a, err := b.attempt(next(SimulatedObjects{b.s.objects}))
 		if err != nil || a.profile == nil {
 			return 0, err
@@ -339,14 +341,14 @@ func (b *Sandbox) Fit(ctx context.Context, limit int, next func(SimulatedObjects
 			break
 		}
 		b.assume(ctx, a, d.node.node.Name)
-		placed = append(placed, a.info.pod.UID)
+		found = append(found, a.info.pod.UID)
 	}
-	return len(placed), nil
+	return len(found), nil
 }
 
 // Explain filters and scores all nodes for a pod, which is removed from its node first if it is on one, and returns a decision that lists one node.
 func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*minikctl.Decision, error) {
-	b.s.cluster.remove(pod.UID)
+	b.s.cluster.removePod(pod.UID)
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName, pod.Status.NominatedNodeName = "", ""
 	a, err := b.attempt(pod)
@@ -376,7 +378,7 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 		out.Message = d.failure.Message()
 		return out, nil
 	}
-	at := d.place(n)
+	at := d.indexOf(n)
 	if status := d.statuses[at]; status != nil {
 		out.Rejected = []minikctl.Rejection{{Plugin: status.Plugin(), Reasons: status.Reasons(), Nodes: []string{node}, Count: 1}}
 	} else if d.filtered[at] && d.scored {

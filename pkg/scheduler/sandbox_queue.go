@@ -16,7 +16,7 @@ import (
 
 // Attempt is the result of an attempt for a pod of the queue.
 type Attempt struct {
-	Placement
+	ScheduleResult
 	Pod *corev1.Pod // as it was given to SetPod; must not be changed
 }
 
@@ -122,7 +122,7 @@ func (b *Sandbox) nextGroup(ctx context.Context, key objects.Key, p *queuedPodIn
 	return out
 }
 
-// bind places a pod on its node, and requeues the pods for which that is an event.
+// bind binds a pod to its node, and requeues the pods for which that is an event.
 func (b *Sandbox) bind(ctx context.Context, a *attempt, node string) {
 	b.assume(ctx, a, node)
 	bound := *a.info

@@ -8,7 +8,7 @@
 // Plugins implement k8s.io/kube-scheduler/framework and are configured by KubeSchedulerConfiguration v1. Their calls pass
 // a boundary that contains panics and hangs (boundary.go). To contain a hang costs a change of goroutine, which takes longer
 // than most calls, so calls of Cooperative plugins, such as minikctl's own, run on the loop's goroutine. The loop caches the
-// results of plugins that sign pods and are NodeLocal or Incremental (memo.go), so that after a placement only the changed
+// results of plugins that sign pods and are NodeLocal or Incremental (memo.go), so that after a pod is assumed only the changed
 // node, and the nodes that share a topology domain with it, are filtered and scored again.
 package scheduler
 

@@ -114,7 +114,7 @@ func fillSnapshot(cluster *snapshot, nodes []*corev1.Node, pods []*corev1.Pod) e
 			return err
 		}
 		cluster.groups.set(pod)
-		cluster.place(info, pod.Spec.NodeName, false)
+		cluster.addPod(info, pod.Spec.NodeName, false)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 type snapshot struct {
 	nodes  []*nodeInfo // nodes with a Node object, sorted by name
 	byName map[string]*nodeInfo
-	pods   map[types.UID]*placed
+	pods   map[types.UID]*assignedPod
 	images map[string]*framework.ImageStateSummary
 	groups *podGroups
 	within *nodeSet // the nodes of the placement in which a pod group is tried; nil: all
@@ -44,8 +44,8 @@ type affinityNodes struct {
 	labelKeys         labelKeys
 }
 
-// placed is a pod on a node.
-type placed struct {
+// assignedPod is a pod on a node.
+type assignedPod struct {
 	info    *podInfo
 	node    string
 	assumed bool // by this scheduler; not yet observed from the API
@@ -55,7 +55,7 @@ var _ framework.SharedLister = (*snapshot)(nil)
 
 func newSnapshot() *snapshot {
 	return &snapshot{
-		byName: map[string]*nodeInfo{}, pods: map[types.UID]*placed{}, images: map[string]*framework.ImageStateSummary{}, groups: newPodGroups(),
+		byName: map[string]*nodeInfo{}, pods: map[types.UID]*assignedPod{}, images: map[string]*framework.ImageStateSummary{}, groups: newPodGroups(),
 		affinity: affinityNodes{any: map[*nodeInfo]bool{}, anti: map[*nodeInfo]bool{}},
 	}
 }
@@ -69,7 +69,7 @@ func (s *snapshot) copy() *snapshot {
 	}
 	for _, p := range s.pods {
 		info := *p.info
-		c.place(&info, p.node, p.assumed)
+		c.addPod(&info, p.node, p.assumed)
 	}
 	c.offset = s.offset
 	return c
@@ -160,7 +160,7 @@ func (s *snapshot) removeNode(name string) {
 	s.invalidateMemos()
 }
 
-// candidates returns the nodes that a pod may be placed on.
+// candidates returns the nodes that a pod may be assigned to.
 func (s *snapshot) candidates() []*nodeInfo {
 	if s.within != nil {
 		return s.within.nodes
@@ -225,18 +225,18 @@ func (s *snapshot) shareImageCounts(images map[string]*framework.ImageStateSumma
 	}
 }
 
-// place puts a pod on a node and replaces what the snapshot had of the pod. It reports whether the change can affect
+// addPod puts a pod on a node and replaces what the snapshot had of the pod. It reports whether the change can affect
 // scheduling.
-func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
+func (s *snapshot) addPod(info *podInfo, node string, assumed bool) bool {
 	old, ok := s.pods[info.pod.UID]
 	if ok && old.node == node && sameSums(old.info, info) {
 		old.info.pod, old.assumed = info.pod, assumed // the sums stay the same; plugins see the newer object
 		return false
 	}
 	if ok {
-		s.remove(info.pod.UID)
+		s.removePod(info.pod.UID)
 	}
-	s.pods[info.pod.UID] = &placed{info, node, assumed}
+	s.pods[info.pod.UID] = &assignedPod{info, node, assumed}
 	n := s.info(node)
 	n.AddPodInfo(info)
 	s.affinity.note(n)
@@ -246,7 +246,7 @@ func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
 }
 
 // remove removes a pod from its node.
-func (s *snapshot) remove(uid types.UID) (*placed, bool) {
+func (s *snapshot) removePod(uid types.UID) (*assignedPod, bool) {
 	p, ok := s.pods[uid]
 	if !ok {
 		return nil, false
@@ -254,7 +254,7 @@ func (s *snapshot) remove(uid types.UID) (*placed, bool) {
 	delete(s.pods, uid)
 	n := s.info(p.node)
 	if err := n.RemovePod(klog.Logger{}, p.info.pod); err != nil {
-		panic(fmt.Sprintf("scheduler: a placed pod is not on its node: %v", err))
+		panic(fmt.Sprintf("scheduler: an assigned pod is not on its node: %v", err))
 	}
 	if n.node == nil && len(n.pods) == 0 {
 		delete(s.byName, p.node)

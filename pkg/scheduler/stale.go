@@ -19,7 +19,7 @@ func (s *Stale) All() { s.all = true }
 
 func (s *Stale) reset() { s.nodes, s.all = s.nodes[:0], false }
 
-// each calls f with the place of each added node among the candidates of e. It stops when f returns false, and then returns false.
+// each calls f with the index of each added node among the candidates of e. It stops when f returns false, and then returns false.
 func (s *Stale) each(e *evaluation, f func(at int) bool) bool {
 	if s.all {
 		for at := range e.candidates {
@@ -30,7 +30,7 @@ func (s *Stale) each(e *evaluation, f func(at int) bool) bool {
 		return true
 	}
 	for _, i := range s.nodes {
-		if at := e.place(s.cluster.nodes[i]); at >= 0 && !f(at) {
+		if at := e.indexOf(s.cluster.nodes[i]); at >= 0 && !f(at) {
 			return false
 		}
 	}

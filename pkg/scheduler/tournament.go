@@ -1,7 +1,7 @@
 package scheduler
 
 // tournament keeps the maximum of many scores while single scores change: a binary tree over the nodes, in which each
-// place holds the best score below it and the number of players with that score.
+// position holds the best score below it and the number of players with that score.
 type tournament struct {
 	leaves int // a power of two
 	best   []int64
@@ -17,7 +17,7 @@ func newTournament(n int) tournament {
 	return tournament{leaves: leaves, best: make([]int64, 2*leaves), count: make([]int32, 2*leaves)}
 }
 
-// seed sets a player's score without updating the places above; build follows when all are seeded.
+// seed sets a player's score without updating the positions above; build follows when all are seeded.
 func (t *tournament) seed(i int, score int64, in bool) {
 	t.best[t.leaves+i], t.count[t.leaves+i] = score, 0
 	if in {
@@ -75,7 +75,7 @@ func (t *tournament) top(n int) []int {
 		return nil
 	}
 	var out []int
-	open := []int{1} // places whose best player is not in out yet, by best score, then from left to right
+	open := []int{1} // positions whose best player is not in out yet, by best score, then from left to right
 	for len(open) > 0 && len(out) < n {
 		at := open[0]
 		open = open[1:]
@@ -92,7 +92,7 @@ func (t *tournament) top(n int) []int {
 	return out
 }
 
-// queue inserts a place into the sorted list open, which keeps at most most places.
+// queue inserts a position into the sorted list open, which keeps at most most positions.
 func (t *tournament) queue(open []int, at, most int) []int {
 	i := len(open)
 	for i > 0 && t.before(at, open[i-1]) {
@@ -107,7 +107,7 @@ func (t *tournament) queue(open []int, at, most int) []int {
 	return open[:min(len(open), most)]
 }
 
-// before reports whether place a is opened before place b: a better score, or an equal one further left.
+// before reports whether position a is opened before position b: a better score, or an equal one further left.
 func (t *tournament) before(a, b int) bool {
 	if t.best[a] != t.best[b] {
 		return t.best[a] > t.best[b]
@@ -115,7 +115,7 @@ func (t *tournament) before(a, b int) bool {
 	return t.first(a) < t.first(b)
 }
 
-// first returns the leftmost leaf below a place.
+// first returns the leftmost leaf below a position.
 func (t *tournament) first(at int) int {
 	for at < t.leaves {
 		at *= 2

@@ -54,12 +54,12 @@ type updateScratch struct {
 	stale        Stale // of the plugin at hand
 	staleScores  []Stale
 	changed      []*nodeInfo // nodes whose pods or nominated pods changed; with a plugin that looks at other nodes also all with nominated pods
-	visited      []uint64    // by place: the last update in which it was in changed
+	visited      []uint64    // by index: the last update in which it was in changed
 	updates      uint64
 	joined, left []framework.NodeInfo // the nodes that passed after the update but not before, and vice versa
-	scored       []int                // the places of nodes whose scores changed
+	scored       []int                // the indexes of nodes whose scores changed
 	restale      []bool               // by scorer: a raw score changed
-	refiltered   []int                // the places of nodes that some of the plugins filter again
+	refiltered   []int                // the indexes of nodes that some of the plugins filter again
 	restatuses   []*framework.Status  // what they returned
 }
 
@@ -97,7 +97,7 @@ func (u *evaluationUpdate) addNamed(names []string) {
 }
 
 func (u *evaluationUpdate) addChanged(n *nodeInfo) {
-	if at := u.e.place(n); at >= 0 && u.visited[at] != u.updates {
+	if at := u.e.indexOf(n); at >= 0 && u.visited[at] != u.updates {
 		u.visited[at] = u.updates
 		u.changed = append(u.changed, n)
 	}
@@ -139,7 +139,7 @@ func (u *evaluationUpdate) filter(ctx context.Context) bool {
 	return true
 }
 
-// filterAt returns the place of a Filter plugin among those that do not skip the pod, or -1.
+// filterAt returns the index of a Filter plugin among those that do not skip the pod, or -1.
 func (u *evaluationUpdate) filterAt(plugin string) int {
 	for i := range u.e.filters {
 		if u.e.filters[i].name == plugin {
@@ -179,10 +179,10 @@ func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int
 
 // filterNode filters a node by all plugins.
 func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo) bool {
-	return u.setStatus(u.e.place(n), u.profile.runFilterWithNominated(ctx, u.tracker, u.e.filters, u.e.state, u.pod, n))
+	return u.setStatus(u.e.indexOf(n), u.profile.runFilterWithNominated(ctx, u.tracker, u.e.filters, u.e.state, u.pod, n))
 }
 
-// setStatus sets what the plugins returned for the node at a place. It returns false if that is an error.
+// setStatus sets what the plugins returned for the node at an index. It returns false if that is an error.
 func (u *evaluationUpdate) setStatus(i int, v *framework.Status) bool {
 	e, n := u.e, u.e.candidates[i]
 	before := e.passed(i)
@@ -211,19 +211,19 @@ func (u *evaluationUpdate) score(ctx context.Context) bool {
 	u.restale = append(u.restale[:0], make([]bool, len(e.scorers))...)
 	for _, nodes := range [2][]framework.NodeInfo{u.joined, u.left} {
 		for _, n := range nodes {
-			u.scored = append(u.scored, e.place(n.(*nodeInfo)))
+			u.scored = append(u.scored, e.indexOf(n.(*nodeInfo)))
 		}
 	}
 	if !u.updateScores(ctx) {
 		return false
 	}
 	for _, n := range u.changed {
-		if at := e.place(n); e.passed(at) && !u.scoreNode(ctx, at) {
+		if at := e.indexOf(n); e.passed(at) && !u.scoreNode(ctx, at) {
 			return false
 		}
 	}
 	for _, n := range u.joined {
-		if at := e.place(n.(*nodeInfo)); u.visited[at] != u.updates && !u.scoreNode(ctx, at) {
+		if at := e.indexOf(n.(*nodeInfo)); u.visited[at] != u.updates && !u.scoreNode(ctx, at) {
 			return false
 		}
 	}
@@ -250,7 +250,7 @@ func (u *evaluationUpdate) updateScores(ctx context.Context) bool {
 	return true
 }
 
-// scoreNode scores the node at a place by all plugins.
+// scoreNode scores the node at an index by all plugins.
 func (u *evaluationUpdate) scoreNode(ctx context.Context, i int) bool {
 	u.scored = append(u.scored, i)
 	for s := range u.e.scorers {
@@ -261,7 +261,7 @@ func (u *evaluationUpdate) scoreNode(ctx context.Context, i int) bool {
 	return true
 }
 
-// scoreOne scores the node at a place by one plugin. The caller leaves the plugin's site.
+// scoreOne scores the node at an index by one plugin. The caller leaves the plugin's site.
 func (u *evaluationUpdate) scoreOne(ctx context.Context, i, s int) bool {
 	e, n := u.e, u.e.candidates[i]
 	scorer := e.scorers[s]

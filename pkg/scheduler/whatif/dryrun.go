@@ -37,7 +37,7 @@ type WorkloadResult struct {
 	Name    string `json:"name"`
 	Placed  int    `json:"placed"`
 	Pending int    `json:"pending"`
-	// More is how many more of its pods fit after all workloads are placed, at most MaxFit.
+	// More is how many more of its pods fit after all workloads are scheduled, at most MaxFit.
 	More int `json:"more"`
 }
 
@@ -78,16 +78,16 @@ func priorityOf(a arrival) int32 {
 	return *a.pod.Spec.Priority
 }
 
-// placeAll places pods in their order. minimums has the number of pods that groups need.
-func placeAll(ctx context.Context, box *scheduler.Sandbox, labels labelReaders, pods []arrival, minimums map[group]int) ([]scheduler.Placement, error) {
-	out := make([]scheduler.Placement, len(pods))
+// scheduleAll schedules pods in their order. minimums has the number of pods that groups need.
+func scheduleAll(ctx context.Context, box *scheduler.Sandbox, labels labelReaders, pods []arrival, minimums map[group]int) ([]scheduler.ScheduleResult, error) {
+	out := make([]scheduler.ScheduleResult, len(pods))
 	done := map[group]bool{}
 	for i, a := range pods {
 		g, grouped := groupOf(a.pod)
 		need, gang := minimums[g]
 		switch {
 		case !grouped || !gang || g.labelled && !labels.has(a.pod):
-			got, err := box.Place(ctx, a.pod)
+			got, err := box.Schedule(ctx, a.pod)
 			if err != nil {
 				return nil, err
 			}
@@ -95,26 +95,26 @@ func placeAll(ctx context.Context, box *scheduler.Sandbox, labels labelReaders, 
 		case !done[g]:
 			done[g] = true
 			var members []*corev1.Pod
-			var places []int
+			var indexes []int
 			for k, b := range pods {
 				if of, ok := groupOf(b.pod); ok && of == g && (!g.labelled || labels.has(b.pod)) {
-					members, places = append(members, b.pod), append(places, k)
+					members, indexes = append(members, b.pod), append(indexes, k)
 				}
 			}
-			got, err := box.PlaceGroup(ctx, members, need)
+			got, err := box.ScheduleGroup(ctx, members, need)
 			if err != nil {
 				return nil, err
 			}
-			for k, place := range places {
-				out[place] = got[k]
+			for k, index := range indexes {
+				out[index] = got[k]
 			}
 		}
 	}
 	return out, nil
 }
 
-// Run places all pods of the workloads, which arrive at the same time: those of higher priority first. The pods of a PodGroup that needs a
-// number of them are placed together, when the first of them is due, or not at all. groups are those of the cluster.
+// Run schedules all pods of the workloads, which arrive at the same time: those of higher priority first. The pods of a PodGroup that needs a
+// number of them are scheduled together, when the first of them is due, or not at all. groups are those of the cluster.
 func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads []Workload, seed uint64) (*DryRun, error) {
 	pods := arrivals(workloads)
 	if slices.ContainsFunc(pods, namesPodGroup) { // it waits for a PodGroup that does not exist
@@ -130,12 +130,12 @@ func Run(ctx context.Context, q scheduler.Simulation, groups *Cluster, workloads
 		out.Workloads = append(out.Workloads, WorkloadResult{Name: w.Name})
 	}
 	slices.SortStableFunc(pods, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
-	placements, err := placeAll(ctx, box, newLabelReaders(q), pods, groups.minimums())
+	results, err := scheduleAll(ctx, box, newLabelReaders(q), pods, groups.minimums())
 	if err != nil {
 		return nil, err
 	}
 	for i, a := range pods {
-		got := placements[i]
+		got := results[i]
 		p := PodPlacement{Namespace: a.pod.Namespace, Name: a.pod.Name, Workload: workloads[a.workload].Name, Node: got.Node, Message: got.Message}
 		for _, v := range got.Evicted {
 			p.Evicts = append(p.Evicts, v.Namespace+"/"+v.Name)

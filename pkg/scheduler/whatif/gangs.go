@@ -19,7 +19,7 @@ import (
 var gangFeatures = feature.Gates{GenericWorkload: true, GangScheduling: true}
 
 // gangs holds the gangs of a run and their results. Those of scheduling.x-k8s.io become PodGroups of Kubernetes' API for the pods whose profile has
-// the plugin Coscheduling, so that the engine places both kinds in the same way. Other pods with such a group are placed each by itself.
+// the plugin Coscheduling, so that the engine schedules both kinds in the same way. Other pods with such a group are scheduled each by itself.
 type gangs struct {
 	labels  labelReaders
 	need    map[objects.Key]int // the minimum of each PodGroup that is a gang
@@ -29,11 +29,11 @@ type gangs struct {
 
 // gangRecord is the state of a gang from the arrival of its first pod until the last one is gone.
 type gangRecord struct {
-	need, pods, bound int
-	complete, placed  time.Time // when as many pods as it needs had arrived, and were bound; zero: they are not
-	measured          bool      // it counts in the figures
-	ran               bool      // it ran before the run, and was not evicted
-	evicted           bool      // all of its pods were evicted. They arrive again as another gang
+	need, pods, bound   int
+	complete, scheduled time.Time // when as many pods as it needs had arrived, and were bound; zero: they are not
+	measured            bool      // it counts in the figures
+	ran                 bool      // it ran before the run, and was not evicted
+	evicted             bool      // all of its pods were evicted. They arrive again as another gang
 }
 
 func newGangs(q scheduler.Simulation) *gangs {
@@ -141,8 +141,8 @@ func (g *gangs) arrived(pod *corev1.Pod, measured bool, now time.Time) {
 	r.update(now)
 }
 
-// placed records that a pod was bound.
-func (g *gangs) placed(pod *corev1.Pod, measured bool, now time.Time) {
+// bound records that a pod was bound.
+func (g *gangs) bound(pod *corev1.Pod, measured bool, now time.Time) {
 	if r := g.recordOf(pod); r != nil {
 		r.bound++
 		r.measured = r.measured || measured
@@ -155,13 +155,13 @@ func (r *gangRecord) update(now time.Time) {
 	if r.pods >= r.need && r.complete.IsZero() {
 		r.complete = now
 	}
-	if r.bound >= r.need && r.placed.IsZero() {
-		r.placed = now
+	if r.bound >= r.need && r.scheduled.IsZero() {
+		r.scheduled = now
 	}
 }
 
-// left records that a pod was deleted, or evicted. A gang that has fewer bound pods than it needs because of an eviction has to be placed again; one
-// whose pods were deleted counts as placed.
+// left records that a pod was deleted, or evicted. A gang that has fewer bound pods than it needs because of an eviction has to be scheduled again; one
+// whose pods were deleted counts as scheduled.
 func (g *gangs) left(pod *corev1.Pod, bound, evicted bool, now time.Time) {
 	r := g.recordOf(pod)
 	if r == nil {
@@ -172,7 +172,7 @@ func (g *gangs) left(pod *corev1.Pod, bound, evicted bool, now time.Time) {
 		r.bound--
 	}
 	if evicted && r.bound < r.need {
-		r.ran, r.complete, r.placed = false, time.Time{}, time.Time{}
+		r.ran, r.complete, r.scheduled = false, time.Time{}, time.Time{}
 		r.update(now)
 	}
 	if r.pods == 0 {
@@ -185,7 +185,7 @@ func (g *gangs) left(pod *corev1.Pod, bound, evicted bool, now time.Time) {
 // counts returns the number of gangs that have pods now: those that run, and those that wait.
 func (g *gangs) counts() (running, pending int) {
 	for _, r := range g.present {
-		if r.placed.IsZero() {
+		if r.scheduled.IsZero() {
 			pending++
 		} else {
 			running++
@@ -194,14 +194,14 @@ func (g *gangs) counts() (running, pending int) {
 	return running, pending
 }
 
-// GangFigures are the figures of gangs: groups of pods of which a minimum number is placed together or not at all.
+// GangFigures are the figures of gangs: groups of pods of which a minimum number is scheduled together or not at all.
 type GangFigures struct {
 	// Placed and Pending are the gangs that had the pods they need bound, and had not, at the end or when their pods left. Gangs that ran before count
 	// once pods of them are evicted.
 	Placed  int `json:"placed"`
 	Pending int `json:"pending"`
 	// Wait and WaitP99 are the virtual time, in seconds, from the arrival of the last pod that a gang needs to the binding of as many pods as it needs: the
-	// mean and the 99th percentile of the gangs that were placed.
+	// mean and the 99th percentile of the gangs that were scheduled.
 	Wait    float64 `json:"wait"`
 	WaitP99 float64 `json:"waitP99"`
 }
@@ -213,11 +213,11 @@ func (g *gangs) figures(all bool) *GangFigures {
 	for _, r := range g.records {
 		switch {
 		case r.ran || r.evicted || !all && !r.measured:
-		case r.placed.IsZero():
+		case r.scheduled.IsZero():
 			out.Pending++
 		default:
 			out.Placed++
-			waits = append(waits, r.placed.Sub(r.complete).Seconds())
+			waits = append(waits, r.scheduled.Sub(r.complete).Seconds())
 		}
 	}
 	if out.Placed+out.Pending == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
 
-// gangAPIs are the two APIs of gangs, each with a configuration that places gangs: a PodGroup by its name and minimum, and a pod by its name, group,
+// gangAPIs are the two APIs of gangs, each with a configuration that schedules gangs: a PodGroup by its name and minimum, and a pod by its name, group,
 // priority class and number of CPUs.
 var gangAPIs = []struct{ name, group, pod, config string }{
 	{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %s}\nspec: {schedulingPolicy: {gang: {minCount: %d}}}\n---\n",
@@ -67,7 +67,7 @@ func configOf(t *testing.T, text string) *configv1.KubeSchedulerConfiguration {
 	return out
 }
 
-// TestCompareOfGangs checks that of two gangs one is placed and the other waits as a whole, whatever the order in which the pods arrive, and that one that
+// TestCompareOfGangs checks that of two gangs one is scheduled and the other waits as a whole, whatever the order in which the pods arrive, and that one that
 // is not complete waits, too.
 func TestCompareOfGangs(t *testing.T) {
 	for _, api := range gangAPIs {
@@ -100,7 +100,7 @@ func TestCompareOfGangs(t *testing.T) {
 	}
 }
 
-// TestLabelsThatNoPluginReads checks that the pods of a group of scheduling.x-k8s.io are placed each by itself where the profile does not have the plugin
+// TestLabelsThatNoPluginReads checks that the pods of a group of scheduling.x-k8s.io are scheduled each by itself where the profile does not have the plugin
 // Coscheduling among its Permit plugins.
 func TestLabelsThatNoPluginReads(t *testing.T) {
 	const sort = `queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}`
@@ -138,13 +138,13 @@ func TestLabelsThatNoPluginReads(t *testing.T) {
 				}
 			}
 			if placed != x.placed {
-				t.Errorf("a dry run places %d pods, want %d", placed, x.placed)
+				t.Errorf("a dry run schedules %d pods, want %d", placed, x.placed)
 			}
 		})
 	}
 }
 
-// TestCompareOfLargerGangs checks that a gang with more pods than it needs is placed as far as there is room, but not below its minimum.
+// TestCompareOfLargerGangs checks that a gang with more pods than it needs is scheduled as far as there is room, but not below its minimum.
 func TestCompareOfLargerGangs(t *testing.T) {
 	for _, api := range gangAPIs {
 		t.Run(api.name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestCompareOfLargerGangs(t *testing.T) {
 	}
 }
 
-// TestCompareWithEvictions checks that a gang whose pods are evicted has to be placed again, and that a gang evicts others.
+// TestCompareWithEvictions checks that a gang whose pods are evicted has to be scheduled again, and that a gang evicts others.
 func TestCompareWithEvictions(t *testing.T) {
 	for _, api := range gangAPIs {
 		t.Run(api.name, func(t *testing.T) {

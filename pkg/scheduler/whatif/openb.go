@@ -85,7 +85,7 @@ func ReadOpenB(name string, files []File) (Trace, error) {
 	return out, nil
 }
 
-// read adds the lines of a file. names has the places of the nodes and pods so far.
+// read adds the lines of a file. names has the indexes of the nodes and pods so far.
 func (t *openbTrace) read(f File, names map[string]string) error {
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(f.Data, []byte(byteOrderMark))))
 	r.ReuseRecord = true

@@ -97,7 +97,7 @@ func TestOpenBSamples(t *testing.T) {
 	}
 }
 
-// TestOpenBInvariants replays random traces: each pod is placed or pending, no resource is requested beyond what nodes have, and nothing runs before it arrives.
+// TestOpenBInvariants replays random traces: each pod is scheduled or pending, no resource is requested beyond what nodes have, and nothing runs before it arrives.
 func TestOpenBInvariants(t *testing.T) {
 	for seed := range 40 {
 		random := clock.NewSource(uint64(seed))

@@ -400,7 +400,7 @@ func (p *Player) attempted(a scheduler.Attempt) {
 		if p.collecting() {
 			p.bound++
 		}
-		p.gangs.placed(&pod, measured, r.bound)
+		p.gangs.bound(&pod, measured, r.bound)
 	}
 	p.tally(r, 1)
 }

@@ -62,7 +62,7 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}], vo
 `, name, claim)
 }
 
-// TestVolumes places pods where the volumes of their claims are or can be.
+// TestVolumes schedules pods where the volumes of their claims are or can be.
 func TestVolumes(t *testing.T) {
 	const set = `apiVersion: apps/v1
 kind: StatefulSet

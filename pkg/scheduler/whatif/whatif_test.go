@@ -270,7 +270,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDryRunOfGangs checks that a gang is placed as a whole or not at all.
+// TestDryRunOfGangs checks that a gang is scheduled as a whole or not at all.
 func TestDryRunOfGangs(t *testing.T) {
 	for _, x := range []struct{ name, group, member, config string }{
 		{"scheduling.k8s.io", "apiVersion: scheduling.k8s.io/v1alpha2\nkind: Workload\nmetadata: {name: %[1]s}\n---\napiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: %[1]s}\nspec: {schedulingPolicy: {gang: {minCount: 2}}}\n---\n", "{schedulingGroup: {podGroupName: %s}, ", "{}"},
