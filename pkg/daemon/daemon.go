@@ -40,6 +40,7 @@ type Daemon struct {
 	nodes    map[string]kubelet.Nodes // the open runtimes by the name of their driver
 	images   *images.Store            // of the kubelets; nil without
 	services []service
+	startup  startup
 	address  string // URL of the API server; "" when another process runs it
 	closers  []func() error
 
@@ -65,7 +66,10 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	if err := setUpLog(cfg.LogLevel); err != nil {
 		return err
 	}
-	d := &Daemon{cfg: cfg, plugins: plugins, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
+	d := &Daemon{
+		cfg: cfg, plugins: plugins, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed),
+		nodes: map[string]kubelet.Nodes{}, startup: startup{changed: make(chan struct{}, 1)},
+	}
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err
 	}
@@ -157,6 +161,9 @@ func (d *Daemon) build(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if d.cfg.Runs("apiserver") {
+		d.services = append(d.services, d.startup.service(d.machine))
 	}
 	d.services = append(d.services,
 		service{name: "memory", run: func(ctx context.Context) error { return d.releaseMemory(ctx) }},

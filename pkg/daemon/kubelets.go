@@ -134,7 +134,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err := d.addLeavingNodes(ctx, host); err != nil {
 		return err
 	}
-	d.addNodesReady(caches, kubelets)
+	d.awaitNodes(caches, kubelets)
 	return nil
 }
 

@@ -306,6 +306,7 @@ func (d *Daemon) addControllers(context.Context) error {
 		return err
 	}
 	caches := client.NewCaches(watcher, d.clock)
+	d.awaitDefaultAccount(caches)
 	clients := map[string]client.Client{}
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
 	name := func(account string) string { return "system:serviceaccount:kube-system:" + account }
