@@ -42,7 +42,7 @@ that runs, or Kubernetes' defaults if the cluster is that of files, or not one o
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
 first; a pod that evicts others is shown with them. Pods of a PodGroup are placed only if as many of them as it needs find a node; those of
 a group of scheduling.x-k8s.io only if their profile has the plugin Coscheduling, and otherwise one by one. PersistentVolumeClaims, also those
-of StatefulSets' templates, get volumes as in a cluster. Resource claims are not simulated.
+of StatefulSets' templates, get volumes as in a cluster, and ResourceClaims, also those of ResourceClaimTemplates, devices.
 
 With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained. Warnings name the
 pods that no controller replaces, and the PodDisruptionBudgets that would delay the drain.`,
@@ -50,6 +50,7 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
   minikctl schedule --dry-run -f pods.yaml --config other.yaml
   kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml > snapshot.yaml
   minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml
+  kubectl get nodes,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses -A -o yaml > devices.yaml
   minikctl schedule --dry-run --drain node-1         # where the pods of a node would go
   minikctl schedule --dry-run -f pods.yaml --context production`,
 		Args: cobra.NoArgs,
@@ -69,7 +70,6 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 				fmt.Fprintln(env.Err, "Warning:", w)
 			}
 			workloads = append(replaced, workloads...)
-			warnUnsimulated(env, workloads)
 			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), cluster, workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)
@@ -93,7 +93,7 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 
 func (f *scheduleFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "files with the pods, and nodes of a cluster that does not run")
-	cmd.Flags().StringVar(&f.nodes, "nodes-from", "", "a file with the nodes, pods and volumes of another cluster, as kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml writes it")
+	cmd.Flags().StringVar(&f.nodes, "nodes-from", "", "a file with the nodes, pods, volumes and devices of another cluster, as kubectl get nodes,pods,pvc,pv,storageclasses -A -o yaml writes it")
 }
 
 // load returns the cluster, the workloads and the configuration, nil for the defaults.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,7 +53,7 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	c.Pods = append(c.Pods, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed // it takes up nothing
 	})...)
-	return errors.Join(fetchSelecting(ctx, env, set, c), fetchStorage(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
+	return errors.Join(fetchSelecting(ctx, env, set, c), fetchStorage(ctx, env, set, c), fetchDevices(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
 }
 
 // fetchStorage reads the claims and volumes.
@@ -70,6 +71,35 @@ func fetchStorage(ctx context.Context, env *Env, set kubernetes.Interface, c *wh
 		return err
 	}
 	c.Claims, c.Volumes, c.Classes = append(c.Claims, claims...), append(c.Volumes, volumes...), append(c.Classes, classes...)
+	return nil
+}
+
+// fetchDevices reads the resource claims, and the devices that they can get. It warns if pods have claims and the cluster does not serve them in this version.
+func fetchDevices(ctx context.Context, env *Env, set kubernetes.Interface, c *whatif.Cluster) error {
+	claims, err := listAll(ctx, set.ResourceV1().ResourceClaims("").List, func(l *resourcev1.ResourceClaimList) []resourcev1.ResourceClaim { return l.Items })
+	if apierrors.IsNotFound(err) {
+		if slices.ContainsFunc(c.Pods, func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 }) {
+			fmt.Fprintln(env.Err, "Warning: left out: the cluster does not serve resource claims and devices in resource.k8s.io/v1; pods with claims find no node")
+		}
+		return nil
+	}
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	templates, err := listAll(ctx, set.ResourceV1().ResourceClaimTemplates("").List, func(l *resourcev1.ResourceClaimTemplateList) []resourcev1.ResourceClaimTemplate { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	devices, err := listAll(ctx, set.ResourceV1().ResourceSlices().List, func(l *resourcev1.ResourceSliceList) []resourcev1.ResourceSlice { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	classes, err := listAll(ctx, set.ResourceV1().DeviceClasses().List, func(l *resourcev1.DeviceClassList) []resourcev1.DeviceClass { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	c.DeviceClaims, c.ClaimTemplates = append(c.DeviceClaims, claims...), append(c.ClaimTemplates, templates...)
+	c.DeviceSlices, c.DeviceClasses = append(c.DeviceSlices, devices...), append(c.DeviceClasses, classes...)
 	return nil
 }
 
@@ -135,13 +165,4 @@ func unlessForbidden(env *Env, err error) error {
 	}
 	fmt.Fprintln(env.Err, "Warning: left out:", err)
 	return nil
-}
-
-// warnUnsimulated warns of pods that use what is not simulated.
-func warnUnsimulated(env *Env, workloads []whatif.Workload) {
-	for _, w := range workloads {
-		if what := w.Unsimulated(); len(what) > 0 {
-			fmt.Fprintf(env.Err, "Warning: %s: not simulated: %v\n", w.Name, what)
-		}
-	}
 }

@@ -42,7 +42,6 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 			if err != nil {
 				return err
 			}
-			warnUnsimulated(env, workloads)
 			var all [][]*whatif.Result
 			for _, file := range configs {
 				config, err := scheduler.ReadConfig(file)

@@ -166,7 +166,7 @@ func unresolvable(reason string) *framework.Status {
 
 // PreEnqueue keeps pods out of the queue until all of their claims exist.
 func (d *dynamicResources) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
-	if len(pod.Spec.ResourceClaims) == 0 || simulated(d.handle) { // PreFilter rejects the pods of a simulation with claims
+	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
 	if _, err := d.claimsOf(pod); err != nil {

@@ -191,6 +191,10 @@ func (d *dynamicResources) updateStatus(ctx context.Context, pod *corev1.Pod, cl
 
 // update writes a claim, which belongs to the client from then on, and returns the version that was written, shared.
 func (d *dynamicResources) update(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, subresource string) (*resourcev1.ResourceClaim, error) {
+	if all, ok := simulation(d.handle); ok {
+		all.Put(framework.ResourceClaim, claim)
+		return claim, nil
+	}
 	api, err := d.api()
 	if err != nil {
 		return nil, err

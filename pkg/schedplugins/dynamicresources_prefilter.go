@@ -19,9 +19,6 @@ import (
 
 func (d *dynamicResources) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	state.Write(dynamicResourcesState, noClaims)
-	if len(pod.Spec.ResourceClaims) > 0 && simulated(d.handle) {
-		return nil, unresolvable("resource claims are not simulated")
-	}
 	claims, err := d.claimsOf(pod)
 	if err != nil {
 		return nil, unresolvable(err.Error())

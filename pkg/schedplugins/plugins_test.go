@@ -111,7 +111,7 @@ func TestFilter(t *testing.T) {
 		{"too many", someNode("n", func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("1") }), []*corev1.Pod{somePod("o", "n")}, somePod("p", ""), "1 Too many pods."},
 		{"resource claims", someNode("n"), nil, somePod("p", "", func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("c")}}
-		}), "resource claims are not simulated."},
+		}), `could not find ResourceClaim "default/c".`},
 		{"volume claims", someNode("n"), nil, somePod("p", "", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 		}), "persistentvolumeclaim \"c\" not found."},

@@ -3,6 +3,7 @@ package schedplugins
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/kube-scheduler/framework"
@@ -15,7 +16,7 @@ var _ scheduler.BindsSimulated = (*volumeBinding)(nil)
 
 // BindSimulated binds the pod's claims in a simulation: those that got a volume to it, as the binder does once the volume names the claim. The
 // others stay on the node that their volumes are provisioned for.
-func (b *volumeBinding) BindSimulated(_ context.Context, state framework.CycleState, node string) {
+func (b *volumeBinding) BindSimulated(_ context.Context, state framework.CycleState, _ *corev1.Pod, node string) {
 	all, ok := simulation(b.handle)
 	v, waits := b.chosen(state, node)
 	if !ok || !waits {

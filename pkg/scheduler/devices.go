@@ -10,6 +10,7 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/klog/v2"
@@ -30,11 +31,20 @@ type devices struct {
 	index    *deviceIndex
 }
 
-// deviceCaches are the caches of devices.
+// deviceCaches are the caches of devices, or the objects of a simulation.
 type deviceCaches struct {
-	claims  *client.Cache[*resourcev1.ResourceClaim]
-	slices  *client.Cache[*resourcev1.ResourceSlice]
-	classes *client.Cache[*resourcev1.DeviceClass]
+	claims  deviceCache[*resourcev1.ResourceClaim]
+	slices  deviceCache[*resourcev1.ResourceSlice]
+	classes deviceCache[*resourcev1.DeviceClass]
+}
+
+// deviceCache is what a client.Cache has of a resource.
+type deviceCache[T objects.Object] interface {
+	Get(key objects.Key) (T, bool)
+	List(namespace string, selector labels.Selector) []T
+	Put(obj T)
+	Synced() <-chan struct{}
+	Subscribe(f func(client.Change[T]))
 }
 
 var _ framework.SharedDRAManager = (*devices)(nil)
@@ -63,6 +73,49 @@ func (d *devices) attach(caches *client.Caches) {
 		slices:  client.CacheOf[*resourcev1.ResourceSlice](caches, eventResources[framework.ResourceSlice]),
 		classes: client.CacheOf[*resourcev1.DeviceClass](caches, eventResources[framework.DeviceClass]),
 	}
+	d.use(from)
+}
+
+// simulate makes the manager use the objects of a simulation.
+func (d *devices) simulate(of *watchedObjects) {
+	synced := make(chan struct{})
+	close(synced)
+	d.use(&deviceCaches{
+		claims:  simulatedCache[*resourcev1.ResourceClaim]{of, framework.ResourceClaim, synced},
+		slices:  simulatedCache[*resourcev1.ResourceSlice]{of, framework.ResourceSlice, synced},
+		classes: simulatedCache[*resourcev1.DeviceClass]{of, framework.DeviceClass, synced},
+	})
+}
+
+// simulatedCache is the objects of a resource in a simulation.
+type simulatedCache[T objects.Object] struct {
+	of       *watchedObjects
+	resource framework.EventResource
+	synced   <-chan struct{}
+}
+
+func (c simulatedCache[T]) Get(key objects.Key) (out T, ok bool) {
+	obj, ok := c.of.get(c.resource, key)
+	if ok {
+		out = obj.(T)
+	}
+	return out, ok
+}
+
+// List returns all objects: the manager asks for no others.
+func (c simulatedCache[T]) List(string, labels.Selector) (out []T) {
+	for _, obj := range (SimulatedObjects{c.of}).List(c.resource) {
+		out = append(out, obj.(T))
+	}
+	return out
+}
+
+func (c simulatedCache[T]) Put(obj T)                          { SimulatedObjects{c.of}.Put(c.resource, obj) }
+func (c simulatedCache[T]) Synced() <-chan struct{}            { return c.synced }
+func (c simulatedCache[T]) Subscribe(f func(client.Change[T])) { followed(c.of, c.resource, f) }
+
+// use makes the manager follow caches, if it has none yet.
+func (d *devices) use(from *deviceCaches) {
 	if !d.from.CompareAndSwap(nil, from) {
 		return
 	}

@@ -37,8 +37,9 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: newSimulatedNamespaces(nil), budgets: func() []*policyv1.PodDisruptionBudget { return b.Budgets },
 		selects: selectingCaches(selecting, clock.Real()),
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
-		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
+		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src), objects: watchedOf(nil), devices: newDevices(),
 	}
+	s.devices.simulate(s.objects)
 	if err := s.init(context.Background(), conf, PluginTimeouts{}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// handle is the framework.Handle of one plugin. It has no CSI nodes, and in a simulation no devices: their methods return empty results.
+// handle is the framework.Handle of one plugin. It has no CSI nodes: their methods return empty results.
 type handle struct {
 	Namespaces
 	profile  *profile
@@ -36,7 +36,7 @@ type handle struct {
 	budgets  func() []*policyv1.PodDisruptionBudget
 	objects  *watchedObjects
 	groups   *podGroups
-	devices  *devices // nil in a simulation
+	devices  *devices
 	spawn    func(func(context.Context))
 	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
@@ -165,9 +165,6 @@ func (h *handle) PodGroupManager() framework.PodGroupManager { return h.groups }
 func (h *handle) APIDispatcher() framework.APIDispatcher     { return nil }
 func (h *handle) APICacher() framework.APICacher             { return nil }
 func (h *handle) SharedDRAManager() framework.SharedDRAManager {
-	if h.devices == nil {
-		return noDevices{}
-	}
 	return h.devices.forPlugins()
 }
 

@@ -82,6 +82,8 @@ func newOffline(ctx context.Context, q Simulation) (*Scheduler, error) {
 		budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets }, selects: selectingCaches(q.Selecting, clk), binding: map[string]*queuedPodInfo{},
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo(), decisions: newReporter(nil, clk, nil)}
 	s.inbox.signal = make(chan struct{}, 1)
+	s.devices = newDevices()
+	s.devices.simulate(s.objects)
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
@@ -19,8 +20,16 @@ import (
 // Sandbox is a scheduler with a copy of a cluster and no server. Pods are scheduled one by one (Schedule), or wait in the scheduling queue (SetPod) until
 // Next tries them; the caller moves the simulation's clock. It is not safe for concurrent use.
 type Sandbox struct {
-	s    *Scheduler
-	made int // pods without a UID
+	s        *Scheduler
+	made     int            // pods without a UID
+	queueing bool           // pods wait in the queue, for which changes of objects are events
+	changes  []objectChange // that plugins made, and that are no events yet
+}
+
+// objectChange is a change of an object of a resource.
+type objectChange struct {
+	of framework.EventResource
+	client.Change[objects.Object]
 }
 
 // ScheduleResult is the result of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
@@ -43,6 +52,11 @@ func NewSandbox(ctx context.Context, q Simulation, seed uint64) (*Sandbox, error
 	s.random = clock.NewSource(seed)
 	s.queue.failed = func(context.Context, *queuedPodInfo, *pluginFailure) {} // the pod is tried again after its backoff
 	b := &Sandbox{s: s}
+	s.objects.announce = func(of framework.EventResource, ch client.Change[objects.Object]) {
+		if b.queueing {
+			b.changes = append(b.changes, objectChange{of, ch})
+		}
+	}
 	if err := fillSnapshot(s.cluster, q.Nodes, q.Pods); err != nil {
 		b.Close(ctx)
 		return nil, err
@@ -79,20 +93,30 @@ func (b *Sandbox) Schedule(ctx context.Context, pod *corev1.Pod) (ScheduleResult
 	if g := b.limitedGroup(a); g != nil {
 		return b.scheduleInBest(ctx, g, 1)[0], nil
 	}
-	d := b.s.decide(ctx, a, wallClock.Now())
+	d := b.decide(ctx, a)
 	var evicted []*corev1.Pod
 	if d.status != nil && d.preemption != nil {
 		if a, err = b.evict(a.info.pod, d.preemption); err != nil {
 			return ScheduleResult{}, err
 		}
 		evicted = d.preemption.Victims
-		d = b.s.decide(ctx, a, wallClock.Now())
+		d = b.decide(ctx, a)
 	}
 	if d.status != nil {
 		return ScheduleResult{Message: d.message(), Evicted: evicted}, nil
 	}
 	b.assume(ctx, a, d.node.node.Name)
 	return ScheduleResult{Node: a.node, Evicted: evicted}, nil
+}
+
+// decide runs the scheduling cycle for a pod, and once more if a PostFilter plugin has changed objects so that the pod may fit now.
+func (b *Sandbox) decide(ctx context.Context, a *attempt) decision {
+	before := b.s.objects.changed()
+	d := b.s.decide(ctx, a, wallClock.Now())
+	if d.status != nil && b.s.objects.changed() != before {
+		d = b.s.decide(ctx, a, wallClock.Now())
+	}
+	return d
 }
 
 // assume assumes a pod on a node, and notes what the plugins would write about it.
@@ -102,7 +126,7 @@ func (b *Sandbox) assume(ctx context.Context, a *attempt, node string) {
 	delete(b.s.binding, string(a.info.pod.UID))
 	for _, plugin := range a.profile.preBind {
 		if p, ok := plugin.instance.Plugin.(BindsSimulated); ok && !plugin.passes(a) {
-			p.BindSimulated(ctx, a.state, node)
+			p.BindSimulated(ctx, a.state, a.info.pod, node)
 		}
 	}
 }
@@ -110,11 +134,14 @@ func (b *Sandbox) assume(ctx context.Context, a *attempt, node string) {
 // gated returns why a PreEnqueue plugin keeps a pod out of the queue, "" if none does.
 func (b *Sandbox) gated(ctx context.Context, a *attempt) string {
 	plugin, message, failure := b.s.queue.gate(ctx, a.queuedPodInfo)
+	lacks := b.lacksTemplate(a.info.pod)
 	switch {
 	case failure != nil:
 		return failure.Error()
 	case plugin == "":
 		return ""
+	case lacks != "":
+		return lacks
 	case message == "":
 		return "gated by the scheduler plugin " + plugin
 	}
@@ -152,12 +179,12 @@ func (b *Sandbox) ScheduleGroup(ctx context.Context, pods []*corev1.Pod, need in
 	if grouped && b.s.features.TopologyAwareWorkloadScheduling {
 		return b.scheduleInBest(ctx, g, need), nil
 	}
-	restore := b.s.objects.mark()
+	end := b.s.objects.mark()
 	out, lacking := b.scheduleMembers(ctx, g, need)
 	if lacking != "" {
 		b.takeOff(g, out)
-		restore()
 	}
+	end(lacking != "")
 	return withReason(out, lacking), nil
 }
 
@@ -227,9 +254,9 @@ func (b *Sandbox) scheduleInBest(ctx context.Context, g *groupAttempt, need int)
 	for _, p := range placements {
 		var out []ScheduleResult
 		lacking := ""
-		restore := b.s.objects.mark()
+		end := b.s.objects.mark()
 		err := b.s.inPlacement(p, func() { out, lacking = b.scheduleMembers(ctx, g, need); b.takeOff(g, out) })
-		if restore(); err != nil {
+		if end(true); err != nil {
 			return refused(fmt.Sprintf("failed to assume pod group placement: %v", err))
 		}
 		if first == nil {
@@ -285,7 +312,7 @@ func (b *Sandbox) scheduleAlone(ctx context.Context, a *attempt) ScheduleResult 
 	if reason := b.gated(ctx, a); reason != "" {
 		return ScheduleResult{Message: reason}
 	}
-	d := b.s.decide(ctx, a, wallClock.Now())
+	d := b.decide(ctx, a)
 	if d.status != nil {
 		return ScheduleResult{Message: d.message()}
 	}
@@ -293,7 +320,7 @@ func (b *Sandbox) scheduleAlone(ctx context.Context, a *attempt) ScheduleResult 
 	return ScheduleResult{Node: a.node}
 }
 
-// attempt returns a first attempt to schedule a copy of the pod. A pod without a UID gets one.
+// attempt returns a first attempt to schedule a copy of the pod. A pod without a UID gets one, and a pod without a node the claims of its templates.
 func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
 	pod = pod.DeepCopy()
 	if pod.Spec.SchedulerName == "" {
@@ -303,6 +330,9 @@ func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
 		b.made++
 		pod.UID = types.UID(fmt.Sprintf("sandbox-%d", b.made))
 	}
+	if pod.Spec.NodeName == "" {
+		b.giveClaims(pod)
+	}
 	info, err := newPodInfo(pod)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", podName(pod), err)
@@ -310,10 +340,11 @@ func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
 	return &attempt{queuedPodInfo: &queuedPodInfo{info: info, attempts: 1}, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}, nil
 }
 
-// evict removes the victims, and returns an attempt of the preemptor that is nominated to their node.
+// evict removes the victims with their claims, and returns an attempt of the preemptor that is nominated to their node.
 func (b *Sandbox) evict(preemptor *corev1.Pod, p *Preemption) (*attempt, error) {
 	for _, v := range p.Victims {
 		b.s.cluster.removePod(v.UID)
+		b.freeClaims(v, true)
 	}
 	pod := preemptor.DeepCopy()
 	pod.Status.NominatedNodeName = p.Node
@@ -324,19 +355,19 @@ func (b *Sandbox) evict(preemptor *corev1.Pod, p *Preemption) (*attempt, error) 
 // next, and may put objects that it needs. All of this is removed again.
 func (b *Sandbox) Fit(ctx context.Context, limit int, next func(SimulatedObjects) *corev1.Pod) (int, error) {
 	var found []types.UID
-	restore := b.s.objects.mark()
+	end := b.s.objects.mark()
 	defer func() {
 		for _, uid := range found {
 			b.s.cluster.removePod(uid)
 		}
-		restore()
+		end(true)
 	}()
 	for len(found) < limit {
 		a, err := b.attempt(next(SimulatedObjects{b.s.objects}))
 		if err != nil || a.profile == nil {
 			return 0, err
 		}
-		d := b.s.decide(ctx, a, wallClock.Now())
+		d := b.decide(ctx, a)
 		if d.status != nil {
 			break
 		}
@@ -346,9 +377,11 @@ func (b *Sandbox) Fit(ctx context.Context, limit int, next func(SimulatedObjects
 	return len(found), nil
 }
 
-// Explain filters and scores all nodes for a pod, which is removed from its node first if it is on one, and returns a decision that lists one node.
+// Explain filters and scores all nodes for a pod, which is removed from its node first if it is on one, with its devices, and returns a decision that lists one node.
 func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*minikctl.Decision, error) {
-	b.s.cluster.removePod(pod.UID)
+	if _, found := b.s.cluster.removePod(pod.UID); found {
+		b.freeClaims(pod, false)
+	}
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName, pod.Status.NominatedNodeName = "", ""
 	a, err := b.attempt(pod)

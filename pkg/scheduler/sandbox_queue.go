@@ -17,7 +17,7 @@ import (
 // Attempt is the result of an attempt for a pod of the queue.
 type Attempt struct {
 	ScheduleResult
-	Pod *corev1.Pod // as it was given to SetPod; must not be changed
+	Pod *corev1.Pod // as it was given to SetPod, with the claims of its templates; must not be changed
 }
 
 // FlushEvery is how often a scheduler calls Flush.
@@ -53,6 +53,11 @@ func (b *Sandbox) SetObject(ctx context.Context, of framework.EventResource, obj
 // SetPod adds or replaces a pod, which needs a UID and a schedulerName: on its node, or in the queue if it has none. A pod of a scheduler without a
 // profile is left out.
 func (b *Sandbox) SetPod(ctx context.Context, pod *corev1.Pod) error {
+	b.queueing = true
+	if pod.Spec.NodeName == "" && len(pod.Spec.ResourceClaims) > 0 {
+		pod = pod.DeepCopy()
+		b.giveClaims(pod)
+	}
 	info, err := newPodInfo(pod)
 	if err != nil {
 		return fmt.Errorf("pod %s: %w", podName(pod), err)
@@ -61,8 +66,11 @@ func (b *Sandbox) SetPod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod deletes a pod, and requeues the pods for which that is an event.
-func (b *Sandbox) DeletePod(ctx context.Context, pod *corev1.Pod) { b.s.applyDeletedPod(ctx, pod, 0) }
+// DeletePod deletes a pod with its claims, and requeues the pods for which that is an event.
+func (b *Sandbox) DeletePod(ctx context.Context, pod *corev1.Pod) {
+	b.s.applyDeletedPod(ctx, pod, 0)
+	b.freeClaims(pod, true)
+}
 
 // Due returns when a pod's backoff ends next; zero: no pod backs off.
 func (b *Sandbox) Due() time.Time { return b.s.queue.next() }
@@ -75,6 +83,10 @@ func (b *Sandbox) Flush(ctx context.Context) { b.s.queue.flushUnschedulable(ctx,
 // that wait are tried together, as by a scheduler, with the Reserve and Permit plugins, and the result has all of them.
 func (b *Sandbox) Next(ctx context.Context) []Attempt {
 	b.s.drainInbox(ctx) // pods that plugins activated
+	for _, ch := range b.changes {
+		b.s.objectChanged(ctx, ch.of, ch.Change)
+	}
+	b.changes = nil
 	p := b.s.queue.pop(ctx, b.s.clock.Now())
 	if p == nil {
 		return nil
@@ -153,7 +165,7 @@ func (b *Sandbox) preempt(ctx context.Context, preemptor *corev1.Pod, p *Preempt
 	}
 	for _, v := range p.Victims {
 		if _, there := b.s.cluster.pods[v.UID]; there {
-			b.s.applyDeletedPod(ctx, v, 0)
+			b.DeletePod(ctx, v)
 			evicted = append(evicted, v)
 		}
 	}

@@ -84,7 +84,7 @@ type Scheduler struct {
 	waiting    *waitingPods
 	nominator  *nominator
 	groups     *podGroups
-	devices    *devices // nil in a simulation
+	devices    *devices
 	bridge     *bridge
 	binder     *binder
 	recorders  *recorders

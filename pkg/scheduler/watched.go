@@ -6,15 +6,24 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // watchedObjects finds the objects of the resources for whose events plugins registered, besides pods and nodes. It is safe for concurrent
 // use.
 type watchedObjects struct {
-	mu    sync.RWMutex
-	find  map[framework.EventResource]func(objects.Key) (objects.Object, bool)
-	given map[framework.EventResource]map[objects.Key]objects.Object // of a simulation
+	mu   sync.RWMutex
+	find map[framework.EventResource]func(objects.Key) (objects.Object, bool)
+
+	// The fields below are those of a simulation.
+
+	given    map[framework.EventResource]map[objects.Key]objects.Object
+	follow   map[framework.EventResource]func(client.Change[objects.Object])
+	announce func(framework.EventResource, client.Change[objects.Object]) // of the changes that plugins make; nil: nothing waits for them
+	changes  int
+	marks    int    // that have not ended
+	undos    []undo // of the changes since the first of these
 }
 
 // watchedOf returns the objects of a simulation.
@@ -30,22 +39,7 @@ func watchedOf(given map[framework.EventResource][]objects.Object) *watchedObjec
 
 // put adds or replaces an object of a simulation, and returns the old one.
 func (w *watchedObjects) put(of framework.EventResource, obj objects.Object) (old objects.Object) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	byKey := w.given[of]
-	if byKey == nil {
-		byKey = map[objects.Key]objects.Object{}
-		w.given[of] = byKey
-		w.setLocked(of, func(key objects.Key) (objects.Object, bool) {
-			w.mu.RLock()
-			defer w.mu.RUnlock()
-			obj, ok := byKey[key]
-			return obj, ok
-		})
-	}
-	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	old, byKey[key] = byKey[key], obj
-	return old
+	return w.swap(of, objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}, obj)
 }
 
 // set sets the function that finds the objects of a resource.

@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/podref"
+	"github.com/minikctl/minikctl/pkg/objects/resource"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -193,7 +194,7 @@ func (r podResourceClaim) ensureClaim(ctx context.Context, pod *corev1.Pod, c *c
 		gr := resourcev1.Resource("resourceclaimtemplate")
 		return "", false, fmt.Errorf("resource claim template %q: %w", *c.ResourceClaimTemplateName, apierrors.NewNotFound(gr, *c.ResourceClaimTemplateName))
 	}
-	obj, err := r.env.Client.Create(ctx, client.Target{Resource: resourceClaims, Namespace: pod.Namespace}, newClaim(pod, c.Name, template), metav1.CreateOptions{})
+	obj, err := r.env.Client.Create(ctx, client.Target{Resource: resourceClaims, Namespace: pod.Namespace}, resource.GeneratedClaim(pod, c.Name, template), metav1.CreateOptions{})
 	if err != nil {
 		return "", false, fmt.Errorf("create ResourceClaim : %w", err) // the name is not known yet
 	}

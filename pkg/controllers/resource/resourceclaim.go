@@ -16,6 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/podref"
+	"github.com/minikctl/minikctl/pkg/objects/resource"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -117,10 +118,7 @@ func (r resourceClaim) isNeeded(ctx context.Context, key objects.Key, ref resour
 
 // release stores the remaining reservations. A claim that the scheduler has allocated is deallocated with the last of them.
 func (r resourceClaim) release(ctx context.Context, claim *resourcev1.ResourceClaim, remaining []resourcev1.ResourceClaimConsumerReference) error {
-	claim.Status.ReservedFor = remaining
-	if len(remaining) == 0 && slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
-		claim.Status.Allocation = nil
-	}
+	resource.SetReserved(claim, remaining)
 	claim, err := r.updateStatus(ctx, claim)
 	if err != nil || claim.Status.Allocation != nil {
 		return err

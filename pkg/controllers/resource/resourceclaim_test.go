@@ -19,36 +19,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-func TestGeneratedBase(t *testing.T) {
-	long := strings.Repeat("p", 60)
-	for _, tt := range []struct{ pod, claim, want string }{
-		{"web", "gpu", "web-gpu-"},
-		{strings.Repeat("p", 51), "gpus", strings.Repeat("p", 51) + "-gpus-"},
-		{strings.Repeat("p", 52), "gpus", strings.Repeat("p", 51) + "-gpu"},
-		{long, strings.Repeat("c", 20), strings.Repeat("p", 41) + "-" + strings.Repeat("c", 13)},
-	} {
-		if got := generatedBase(tt.pod, tt.claim); got != tt.want {
-			t.Errorf("%s, %s: got %s (%d), want %s", tt.pod, tt.claim, got, len(got), tt.want)
-		}
-	}
-}
-
-func TestNewClaim(t *testing.T) {
-	template := &resourcev1.ResourceClaimTemplate{Spec: resourcev1.ResourceClaimTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "1"}},
-		Spec:       resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r"}}}},
-	}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}}
-	c := newClaim(pod, "gpu", template)
-	if c.Annotations["a"] != "1" || c.Annotations["resource.kubernetes.io/pod-claim-name"] != "gpu" || c.Labels["l"] != "1" || c.Spec.Devices.Requests[0].Name != "r" ||
-		!metav1.IsControlledBy(c, pod) || c.OwnerReferences[0].BlockOwnerDeletion != nil {
-		t.Errorf("got %+v", c)
-	}
-	if len(template.Spec.Annotations) != 1 {
-		t.Error("the template was changed")
-	}
-}
-
 func TestIsDone(t *testing.T) {
 	deleted := &metav1.Time{}
 	for _, tt := range []struct {

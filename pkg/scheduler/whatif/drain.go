@@ -46,6 +46,11 @@ func (c *Cluster) Drain(nodes []string) (replaced []Workload, warnings []string,
 		c.addClaims(claims)
 		return true
 	})
+	gone := map[types.UID]bool{}
+	for pod := range evicted {
+		gone[pod.UID] = true
+	}
+	c.free(gone)
 	return replaced, append(warnings, c.blocked(evicted)...), nil
 }
 

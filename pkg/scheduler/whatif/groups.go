@@ -89,6 +89,7 @@ func minimumOf(obj objects.Object) (of group, need int, gang bool) {
 // otherObjects returns what plugins find besides nodes and pods.
 func (c *Cluster) otherObjects() map[framework.EventResource][]objects.Object {
 	out := c.objects()
+	c.Devices.addTo(out)
 	for _, obj := range c.PodGroups {
 		of := labelledGroups
 		if _, ok := obj.(*schedulingv1alpha2.PodGroup); ok {

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,7 @@ type Cluster struct {
 	Selecting  []objects.Object // Services, and the controllers of pods, by whose selectors pods without constraints are spread
 
 	Storage
+	Devices
 
 	GroupDefinition *apiextensionsv1.CustomResourceDefinition // of the PodGroups of scheduling.x-k8s.io; nil: the cluster has none
 }
@@ -110,6 +112,7 @@ func (m *Manifests) Append(other *Manifests) {
 	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
 	m.Selecting = append(m.Selecting, other.Selecting...)
 	m.Claims, m.Volumes, m.Classes = append(m.Claims, other.Claims...), append(m.Volumes, other.Volumes...), append(m.Classes, other.Classes...)
+	m.Devices.append(&other.Devices)
 	m.GroupDefinition, m.labelled = cmp.Or(m.GroupDefinition, other.GroupDefinition), append(m.labelled, other.labelled...)
 }
 
@@ -203,6 +206,9 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		return true, err
 	case "DaemonSet.apps", "CronJob.batch", "ReplicationController":
 		return true, fmt.Errorf("this kind cannot be simulated; Pods, Deployments, ReplicaSets, StatefulSets and Jobs can")
+	}
+	if u.GroupVersionKind().Group == resourcev1.GroupName {
+		return m.addOfDevices(u.Unstructured, namespace)
 	}
 	return m.addOfGroups(kind, u, namespace)
 }
@@ -348,17 +354,4 @@ func (c *Cluster) setPriority(pod *corev1.Pod) error {
 		pod.Spec.Priority = new(int32(0))
 	}
 	return nil
-}
-
-// Unsimulated returns the names of the resource claims of the workload's pods, which are not simulated.
-func (w Workload) Unsimulated() []string {
-	if len(w.Pods) == 0 {
-		return nil
-	}
-	var out []string
-	spec := w.Pods[0].Spec
-	for _, c := range spec.ResourceClaims {
-		out = append(out, "resource claim "+c.Name)
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -11,8 +12,8 @@ import (
 // maxBase bounds the base of a generated name, which five random characters follow.
 const maxBase = 57
 
-// newClaim returns the claim of a pod from a template. name is that of the claim in the pod.
-func newClaim(pod *corev1.Pod, name string, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+// GeneratedClaim returns the claim of a pod from a template, before it has a name. name is that of the claim in the pod.
+func GeneratedClaim(pod *corev1.Pod, name string, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
 	template = template.DeepCopy()
 	annotations := map[string]string{}
 	maps.Copy(annotations, template.Spec.Annotations)
@@ -34,4 +35,12 @@ func generatedBase(pod, claim string) string {
 		return pod[:len(pod)*maxBase/n] + "-" + claim[:len(claim)*maxBase/n]
 	}
 	return base
+}
+
+// SetReserved sets the reservations that remain of a claim. One that the scheduler has allocated is deallocated with the last of them.
+func SetReserved(claim *resourcev1.ResourceClaim, remaining []resourcev1.ResourceClaimConsumerReference) {
+	claim.Status.ReservedFor = remaining
+	if len(remaining) == 0 && slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
+		claim.Status.Allocation, claim.Status.Devices = nil, nil
+	}
 }
