@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
@@ -47,12 +49,20 @@ type Daemon struct {
 	ready bool  // started has returned without an error
 	state State // set by started
 
-	memoryLimit uint64   // bytes; 0: none
-	releases    []func() // free memory that only a busy cluster needs
+	memoryLimit uint64               // bytes; 0: none
+	metrics     *prometheus.Registry // of /metrics of the API server
+	releases    []func()             // free memory that only a busy cluster needs
 
 	mu sync.Mutex // guards cfg.leaving and the settings file once services run
 
 	controllers, scheduler health // for ComponentStatuses
+}
+
+// newRegistry returns a registry with the metrics of the process.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
 }
 
 // Run runs a daemon, whose scheduler has these plugins, until ctx ends, and calls ready once every part has started. The pods' processes
@@ -68,7 +78,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	}
 	d := &Daemon{
 		cfg: cfg, plugins: plugins, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed),
-		nodes: map[string]kubelet.Nodes{}, startup: startup{changed: make(chan struct{}, 1)},
+		nodes: map[string]kubelet.Nodes{}, metrics: newRegistry(), startup: startup{changed: make(chan struct{}, 1)},
 	}
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 		},
 		PodWarnings: d.podWarnings(), ServiceWarnings: d.serviceWarnings(), WithoutController: d.withoutController(), Components: d.components(),
 		VerifiedNode: d.verifiedNode(), DirClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
-		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit, Flags: d.cfg.flags(),
+		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit, Flags: d.cfg.flags(), Metrics: d.metrics,
 	})
 	if err != nil {
 		return err
@@ -355,6 +355,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.metrics.MustRegister(serving.Collector{Scheduler: s})
 	d.releases = append(d.releases, s.Release)
 	d.services = append(d.services, d.counted(service{name: "scheduler", run: d.scheduler.of(s.Run)}))
 	return d.addSchedulerServer(s, c)

@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/minikctl/minikctl/pkg/schedplugins"
 )
@@ -32,7 +36,8 @@ func TestFailedUpLeavesNoFiles(t *testing.T) {
 	}
 }
 
-// TestSchedulerServer starts a scheduler whose server has a port of its own, and one whose port is in use.
+// TestSchedulerServer starts a scheduler whose server has a port of its own, and one whose port is in use. The metrics of the first are also those of the
+// API server in the same process.
 func TestSchedulerServer(t *testing.T) {
 	home(t)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "kubeconfig"))
@@ -47,7 +52,12 @@ func TestSchedulerServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		err := Run(ctx, cfg, schedplugins.Registry, func(State) { cancel() })
+		err := Run(ctx, cfg, schedplugins.Registry, func(State) {
+			if body := read(t, "/metrics"); !strings.Contains(body, "\nscheduler_preemption_attempts_total 0\n") || !strings.Contains(body, "\ngo_goroutines ") {
+				t.Errorf("metrics of the API server: %s", body)
+			}
+			cancel()
+		})
 		cancel()
 		if refusal == "" && err != nil || refusal != "" && (err == nil || !strings.Contains(err.Error(), refusal)) {
 			t.Errorf("%s: got error %v, want %q", address, err, refusal)
@@ -56,6 +66,30 @@ func TestSchedulerServer(t *testing.T) {
 	if _, err := Down(t.Context(), PathsOf("dev"), DownOptions{Purge: true}); err != nil {
 		t.Errorf("down --purge: %v", err)
 	}
+}
+
+// read reads a path of the API server with the kubeconfig's credentials.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	resp, err := c.Get(config.Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 // TestUpIgnoresFilesOfOthers starts a cluster where another user has created a file in place of the directory for records of failed ups.

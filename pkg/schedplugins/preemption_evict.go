@@ -58,12 +58,13 @@ func (e *evictions) start(preemptor *corev1.Pod, c candidate) {
 	e.mu.Lock()
 	e.running[preemptor.UID] = &eviction{}
 	e.mu.Unlock()
-	api.Spawn(preemptor, func(ctx context.Context) {
+	api.Preempt(preemptor, func(ctx context.Context) error {
 		err := e.evict(ctx, api, preemptor, victims, c.node)
 		if err != nil && ctx.Err() == nil {
 			slog.ErrorContext(ctx, "preemption failed", "pod", podKey(preemptor).String(), "node", c.node, "err", err)
 		}
 		e.end(preemptor, err != nil)
+		return err
 	})
 }
 

@@ -33,7 +33,9 @@ type attempt struct {
 	bindStart time.Time               // when the binding cycle began
 	calls     []minikctl.ExtenderCall // of the extender that binds
 	times     []minikctl.PluginTime
-	machine   clock.Clock        // measures times
+	machine   clock.Clock        // measures times; nil: they are not measured
+	began     time.Time          // when the attempt began
+	sampled   bool               // metrics have its calls of plugins one by one
 	report    *minikctl.Decision // that the pod is scheduled, while it waits for the times of the binding cycle
 
 	// The fields below are those of a pod that is tried with its PodGroup.
@@ -46,7 +48,10 @@ type attempt struct {
 func (s *Scheduler) newAttempt(p *queuedPodInfo, prof *profile, began time.Time) *attempt {
 	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6), machine: s.machine}
 	p.wokenBy = nil
+	a.sampled = s.begun%sampleEvery == 0
+	s.begun++
 	now := s.machine.Now()
+	a.began = now
 	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
 	a.stage("snapshot", began, now)
 	return a
@@ -102,9 +107,10 @@ func (s *Scheduler) skip(ctx context.Context, p *queuedPodInfo) {
 
 // decide runs the scheduling cycle for a pod.
 func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) decision {
+	defer s.decidedSince(began)
 	var d decision
 	cluster := s.cluster
-	times := s.beginTimes()
+	times := s.beginTimes(a.profile, a.sampled)
 	failure := s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) {
 		defer t.measure(times)()
 		d = s.cycle(ctx, t, a, began)
@@ -115,7 +121,18 @@ func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) dec
 		status := failure.status()
 		return decision{evaluation: &evaluation{failure: status}, cluster: cluster, nodes: len(cluster.candidates()), status: status}
 	}
+	if d.preempts {
+		s.metrics.preemptions.Inc()
+	}
+	if d.preemption != nil {
+		s.metrics.victims.Observe(float64(len(d.preemption.Victims)))
+	}
 	return d
+}
+
+// decidedSince records how long a scheduling cycle took that began at a time.
+func (s *Scheduler) decidedSince(began time.Time) {
+	s.metrics.algorithmTook.Observe(s.machine.Since(began).Seconds())
 }
 
 // cycle filters and scores the nodes. It begins with the memo's evaluation of the pod's signature if there is one.
@@ -189,7 +206,10 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 	return nil
 }
 
-func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status {
+func (p *profile) runReserve(ctx context.Context, a *attempt) (status *framework.Status) {
+	if len(p.reserve) > 0 {
+		defer a.ran("Reserve", a.now(), &status)
+	}
 	for _, plugin := range p.reserve {
 		if plugin.passes(a) {
 			continue
@@ -198,7 +218,7 @@ func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status 
 		status, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.Reserve(ctx, a.state, a.assumed, a.node)
 		})
-		measured()
+		measured(failure.or(status))
 		if status = plugin.result(status, failure); status != nil {
 			return status
 		}
@@ -207,20 +227,24 @@ func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status 
 }
 
 // runPermit runs the Permit plugins. If none rejects the pod and some returned Wait, the status is Wait, with the timeouts of these.
-func (p *profile) runPermit(ctx context.Context, a *attempt) (*framework.Status, map[string]time.Duration) {
+func (p *profile) runPermit(ctx context.Context, a *attempt) (status *framework.Status, timeouts map[string]time.Duration) {
+	if len(p.permit) == 0 {
+		return nil, nil
+	}
+	defer a.ran("Permit", a.now(), &status)
 	type result struct {
 		status  *framework.Status
 		timeout time.Duration
 	}
 	var wait *framework.Status
-	timeouts := map[string]time.Duration{}
+	timeouts = map[string]time.Duration{}
 	for _, plugin := range p.permit {
 		measured := a.measure(plugin.site)
 		got, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) result {
 			status, timeout := plugin.plugin.Permit(ctx, a.state, a.assumed, a.node)
 			return result{status, timeout}
 		})
-		measured()
+		measured(failure.or(got.status))
 		if failure == nil && got.status.IsWait() {
 			timeouts[plugin.name] = min(got.timeout, maxPermitWait)
 			wait = got.status
@@ -254,16 +278,19 @@ const maxPermitWait = 15 * time.Minute
 
 // unreserve calls Unreserve of all Reserve plugins in reverse order, and logs failures.
 func (p *profile) unreserve(ctx context.Context, a *attempt) {
+	if len(p.reserve) > 0 {
+		defer a.ran("Unreserve", a.now(), new(*framework.Status))
+	}
 	for _, plugin := range slices.Backward(p.reserve) {
 		if plugin.passes(a) {
 			continue
 		}
 		measured := a.measure(&site{instance: plugin.instance, point: "Unreserve"})
-		call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) struct{} {
+		_, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) struct{} {
 			plugin.plugin.Unreserve(ctx, a.state, a.assumed, a.node)
 			return struct{}{}
 		})
-		measured()
+		measured(failure.or(nil))
 	}
 }
 

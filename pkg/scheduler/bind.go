@@ -17,6 +17,7 @@ import (
 // startBinding runs the binding cycle of an assumed pod in a goroutine, once its Permit plugins have allowed it.
 func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 	a.profile.setup.bindings.Add(1)
+	s.metrics.goroutines.WithLabelValues(bindingOperation).Inc()
 	w := s.waiting.get(a.info.pod.UID)
 	if w == nil {
 		s.runBinding(ctx, a)
@@ -31,15 +32,26 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 		if !w.decided.Load() {
 			s.nominate(ctx, a)
 		}
+		waiting := s.clock.Now()
 		status := w.wait(ctx)
+		s.metrics.permitWait.WithLabelValues(status.Code().String()).Observe(s.clock.Since(waiting).Seconds())
 		s.waiting.remove(a.info.pod.UID)
 		if !status.IsSuccess() {
 			s.unreserveAndForget(ctx, a, status)
-			a.profile.setup.bindings.Done()
+			s.bindingEnded(a)
 			return
 		}
 		s.runBinding(ctx, a)
 	})
+}
+
+// bindingOperation is the label of binding cycles in the metric of goroutines.
+const bindingOperation = "binding"
+
+// bindingEnded ends the count of a binding cycle among those in progress.
+func (s *Scheduler) bindingEnded(a *attempt) {
+	s.metrics.goroutines.WithLabelValues(bindingOperation).Dec()
+	a.profile.setup.bindings.Done()
 }
 
 // slowBinding is how long a binding cycle counts as an API call in progress. A longer one waits for a plugin and does
@@ -48,11 +60,11 @@ const slowBinding = time.Second
 
 func (s *Scheduler) runBinding(ctx context.Context, a *attempt) {
 	started := s.spawn(ctx, slowBinding, func(ctx context.Context) {
-		defer a.profile.setup.bindings.Done()
+		defer s.bindingEnded(a)
 		s.bindingCycle(ctx, a)
 	})
 	if !started {
-		a.profile.setup.bindings.Done()
+		s.bindingEnded(a)
 	}
 }
 
@@ -75,19 +87,28 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 		s.unreserveAndForget(ctx, a, status)
 		return
 	}
-	s.attempts.add(AttemptKind{a.info.pod.Spec.SchedulerName, "scheduled"})
+	s.metrics.scheduled(a, s.clock.Now())
 	s.recorders.action(ctx, a.assumed, corev1.EventTypeNormal, "Scheduled", "Binding",
 		"Successfully assigned "+podName(a.assumed)+" to "+a.node)
 	s.decisions.sendScheduled(a)
 	s.post(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
-	for _, plugin := range a.profile.postBind {
+	a.profile.runPostBind(ctx, a)
+}
+
+func (p *profile) runPostBind(ctx context.Context, a *attempt) {
+	if len(p.postBind) > 0 {
+		defer a.ran("PostBind", a.now(), new(*framework.Status))
+	}
+	for _, plugin := range p.postBind {
 		if plugin.passes(a) {
 			continue
 		}
-		call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) struct{} {
+		measured := a.measure(plugin.site)
+		_, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) struct{} {
 			plugin.plugin.PostBind(ctx, a.state, a.assumed, a.node)
 			return struct{}{}
 		})
+		measured(failure.or(nil))
 	}
 }
 
@@ -127,7 +148,19 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 	uid := a.assumed.UID
 	s.waiting.addPreBind(uid, cancel)
 	defer s.waiting.removePreBind(uid)
-	for _, plugin := range a.profile.preBind {
+	if status := a.profile.runPreBind(ctx, a, skip); status != nil {
+		return status
+	}
+	if p := s.waiting.preBinding(uid); p != nil && !p.MarkPrebound() {
+		return framework.AsStatus(context.Cause(ctx))
+	}
+	return nil
+}
+
+// runPreBind runs the PreBind plugins, except those to skip.
+func (p *profile) runPreBind(ctx context.Context, a *attempt, skip sets.Set[string]) (status *framework.Status) {
+	defer a.ran("PreBind", a.now(), &status)
+	for _, plugin := range p.preBind {
 		if skip.Has(plugin.name) {
 			continue
 		}
@@ -135,13 +168,10 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.PreBind(ctx, a.state, a.assumed, a.node)
 		})
-		measured()
+		measured(failure.or(status))
 		if status = plugin.result(status, failure); status != nil {
 			return status
 		}
-	}
-	if p := s.waiting.preBinding(uid); p != nil && !p.MarkPrebound() {
-		return framework.AsStatus(context.Cause(ctx))
 	}
 	return nil
 }
@@ -157,8 +187,9 @@ func (s *Scheduler) nominate(ctx context.Context, a *attempt) {
 }
 
 // runPreBindPreFlight returns the PreBind plugins that have nothing to do for the pod.
-func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set[string], *framework.Status) {
-	skip := sets.New[string]()
+func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (skip sets.Set[string], status *framework.Status) {
+	defer a.ran("PreBindPreFlight", a.now(), &status)
+	skip = sets.New[string]()
 	for _, plugin := range p.preBind {
 		if plugin.passes(a) {
 			skip.Insert(plugin.name)
@@ -170,7 +201,7 @@ func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set
 			_, status := plugin.plugin.PreBindPreFlight(ctx, a.state, a.assumed, a.node)
 			return status
 		})
-		measured()
+		measured(failure.or(status))
 		switch {
 		case failure == nil && status.IsSkip():
 			skip.Insert(plugin.name)
@@ -184,13 +215,14 @@ func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set
 }
 
 // runBind calls the Bind plugins in order until one binds the pod.
-func (p *profile) runBind(ctx context.Context, a *attempt) *framework.Status {
+func (p *profile) runBind(ctx context.Context, a *attempt) (status *framework.Status) {
+	defer a.ran("Bind", a.now(), &status)
 	for _, plugin := range p.bind {
 		measured := a.measure(plugin.site)
 		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.Bind(ctx, a.state, a.assumed, a.node)
 		})
-		measured()
+		measured(failure.or(status))
 		if failure == nil && status.IsSkip() {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/kube-scheduler/framework"
@@ -70,6 +71,8 @@ type site struct {
 	*instance
 	point string
 	index uint64 // in setup.sites
+
+	evaluations prometheus.Counter // of calls in scheduling cycles; nil: they are not counted
 }
 
 // pluginFailure is a call that panicked, exceeded its time-out, or was not made because the plugin is suspended.
@@ -87,6 +90,14 @@ func (f *pluginFailure) Error() string {
 }
 
 func (f *pluginFailure) Unwrap() error { return f.err }
+
+// or returns the failure as a status; nil returns the status that the plugin returned.
+func (f *pluginFailure) or(returned *framework.Status) *framework.Status {
+	if f != nil {
+		return f.status()
+	}
+	return returned
+}
 
 // status returns the failure as the status of the pod's attempt.
 func (f *pluginFailure) status() *framework.Status {
@@ -227,17 +238,23 @@ func (p *instance) returned() {
 	}
 }
 
-// parallelizer is the number of goroutines that run pieces of work. A panic in one of them is raised again in the caller.
-type parallelizer int
+// parallelizer runs pieces of work in goroutines, and counts these by operation. A panic in one of them is raised again in the caller.
+type parallelizer struct {
+	workers int
+	running *prometheus.GaugeVec
+}
 
 // Until implements framework.Parallelizer.
-func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
+func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, operation string) {
+	running := p.running.WithLabelValues(operation)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var once sync.Once
 	var raised any
-	for range min(int(p), pieces) {
+	for range min(p.workers, pieces) {
 		wg.Go(func() {
+			running.Inc()
+			defer running.Dec()
 			defer func() {
 				if r := recover(); r != nil {
 					once.Do(func() { raised = r })

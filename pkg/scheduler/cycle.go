@@ -47,6 +47,7 @@ type decision struct {
 	postFilterMessage string                    // the reasons of the PostFilter plugins
 	preemption        *Preemption               // nil: no pod is evicted
 	preemptionCalls   []minikctl.ExtenderCall   // of the PostFilter plugins
+	preempts          bool                      // DefaultPreemption was among them
 }
 
 // evaluation is the result of filtering and scoring the candidates for one pod. Slices are indexed by the node's index among the
@@ -112,8 +113,10 @@ func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, p
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable).WithError(errNoNodes)
 		return e
 	}
+	began := t.times.now()
 	allowed := p.runPreFilter(ctx, t, e, cluster, pod)
 	t.leave()
+	t.times.ran("PreFilter", began, e.failure)
 	if e.failure != nil {
 		return e
 	}
@@ -134,6 +137,7 @@ func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, c
 	for _, plugin := range p.preFilter {
 		t.enter(plugin.site)
 		result, status := plugin.plugin.PreFilter(ctx, e.state, pod, nodes)
+		t.returned(plugin.site, status)
 		switch {
 		case status.IsSkip():
 			skip.Insert(plugin.name)
@@ -174,7 +178,9 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 			nodes = append(nodes, n)
 		}
 	}
+	began := t.times.now()
 	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
+		t.times.ran(filterPoint, began, nil)
 		return
 	}
 	want := numFeasibleNodesToFind(p.percentage, len(nodes), e.state.alone)
@@ -201,6 +207,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 		done += size
 		cluster.offset = (first + done) % len(nodes)
 	}
+	t.times.ran(filterPoint, began, e.failure)
 	p.filterByExtenders(ctx, t, e, pod)
 }
 
@@ -257,12 +264,15 @@ func (p *profile) filterSome(ctx context.Context, t *tracker, e *evaluation, pod
 func (e *evaluation) filterBy(ctx context.Context, t *tracker, plugins []extension[framework.FilterPlugin], pod *corev1.Pod, statuses []*framework.Status, node func(i int) *nodeInfo) {
 	for _, plugin := range plugins {
 		t.enter(plugin.site)
+		calls := 0
 		for i := range statuses {
 			if statuses[i] == nil {
+				calls++
 				statuses[i] = plugin.filterStatus(plugin.plugin.Filter(ctx, e.state, pod, node(i)))
 				t.step()
 			}
 		}
+		t.count(plugin.site, calls)
 	}
 	t.leave()
 }
@@ -272,6 +282,7 @@ func runFilter(ctx context.Context, t *tracker, plugins []extension[framework.Fi
 	for _, plugin := range plugins {
 		t.enter(plugin.site)
 		status := plugin.plugin.Filter(ctx, state, pod, node)
+		t.count(plugin.site, 1)
 		if status = plugin.filterStatus(status); status != nil {
 			return status
 		}

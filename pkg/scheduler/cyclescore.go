@@ -13,33 +13,50 @@ import (
 // scoreAll scores the nodes that passed.
 func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod) {
 	feasible, indexes := e.feasibleNodes()
+	began := t.times.now()
 	e.failure = p.runPreScore(ctx, t, e.state, pod, feasible)
-	if t.leave(); e.failure != nil {
+	t.leave()
+	t.times.ran("PreScore", began, e.failure)
+	if e.failure != nil {
 		return
 	}
 	e.scorers, e.listed = p.scorersFor(e.state), e.listed[:0]
-	n := len(e.candidates)
-	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
-	for s, scorer := range e.scorers {
-		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
-		t.enter(scorer.site)
-		for k, node := range feasible {
-			if e.raw[s][indexes[k]], e.failure = score(ctx, t, e.state, pod, scorer, node); e.failure != nil {
-				return
-			}
-		}
-		t.leave()
-		if e.failure = e.normalise(ctx, t, pod, s, nil); e.failure != nil {
-			return
-		}
+	began = t.times.now()
+	e.failure = e.scoreNodes(ctx, t, pod, feasible, indexes)
+	t.times.ran(scorePoint, began, e.failure)
+	if e.failure != nil {
+		return
 	}
 	p.scoreByExtenders(ctx, t, e, pod, feasible, indexes)
+	n := len(e.candidates)
 	e.best = newTournament(n)
 	for i := range n {
 		e.best.seed(i, e.total(i), e.passed(i))
 	}
 	e.best.build()
 	e.scored = true
+}
+
+// scoreNodes scores the nodes at the indexes by the plugins, and normalises the scores.
+func (e *evaluation) scoreNodes(ctx context.Context, t *tracker, pod *corev1.Pod, nodes []framework.NodeInfo, indexes []int) *framework.Status {
+	n := len(e.candidates)
+	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
+	for s, scorer := range e.scorers {
+		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
+		t.enter(scorer.site)
+		t.count(scorer.site, len(nodes))
+		var status *framework.Status
+		for k, node := range nodes {
+			if e.raw[s][indexes[k]], status = score(ctx, t, e.state, pod, scorer, node); status != nil {
+				return status
+			}
+		}
+		t.leave()
+		if status = e.normalise(ctx, t, pod, s, nil); status != nil {
+			return status
+		}
+	}
+	return nil
 }
 
 func (p *profile) scorersFor(state framework.CycleState) []scorer {
@@ -53,6 +70,7 @@ func (p *profile) runPreScore(ctx context.Context, t *tracker, state framework.C
 	for _, plugin := range p.preScore {
 		t.enter(plugin.site)
 		status := plugin.plugin.PreScore(ctx, state, pod, nodes)
+		t.returned(plugin.site, status)
 		switch {
 		case status.IsSkip():
 			skip.Insert(plugin.name)
@@ -126,6 +144,7 @@ func (e *evaluation) weigh(s int, v int64) (int64, *framework.Status) {
 func normaliseBy(ctx context.Context, t *tracker, s scorer, state framework.CycleState, pod *corev1.Pod, list framework.NodeScoreList) *framework.Status {
 	t.enter(s.normalizing)
 	status := s.normaliser.NormalizeScore(ctx, state, pod, list)
+	t.returned(s.normalizing, status)
 	t.leave()
 	if !status.IsSuccess() {
 		return s.normalizing.failed(status)

@@ -155,6 +155,7 @@ func (s *Scheduler) informerChanged(gvr schema.GroupVersionResource, old, now an
 
 // objectChanged handles a change of an object other than a pod or node.
 func (s *Scheduler) objectChanged(ctx context.Context, r framework.EventResource, ch client.Change[objects.Object]) {
+	began := s.machine.Now()
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: r, ActionType: framework.Update}, revision: ch.Revision}
 	if ch.Added() {
 		ev.ActionType = framework.Add
@@ -167,4 +168,5 @@ func (s *Scheduler) objectChanged(ctx context.Context, r framework.EventResource
 		ev.new = ch.New
 	}
 	s.queue.moveOnEvent(ctx, ev, s.clock.Now())
+	s.handled(ev, began)
 }

@@ -130,10 +130,15 @@ func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, clust
 	var reasons []string
 	d.state.Delete(PreemptionState) // of an earlier pod with this evaluation
 	d.state.Delete(preemptionCalls)
+	began := t.times.now()
+	var status *framework.Status
 	for _, plugin := range p.postFilter {
 		t.enter(plugin.site)
-		result, status := plugin.plugin.PostFilter(ctx, d.state, pod, statusReader{d.evaluation, cluster})
+		var result *framework.PostFilterResult
+		result, status = plugin.plugin.PostFilter(ctx, d.state, pod, statusReader{d.evaluation, cluster})
+		t.returned(plugin.site, status)
 		t.leave()
+		d.preempts = d.preempts || plugin.name == "DefaultPreemption"
 		if result != nil && (status.IsSuccess() || status.IsRejected() && result.Mode() != framework.ModeNoop) {
 			d.nominating = result.NominatingInfo
 		}
@@ -149,6 +154,9 @@ func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, clust
 		if status.Code() == framework.UnschedulableAndUnresolvable {
 			break
 		}
+	}
+	if len(p.postFilter) > 0 {
+		t.times.ran("PostFilter", began, status)
 	}
 	d.postFilterMessage = strings.Join(reasons, ", ")
 	d.preemption, d.preemptionCalls = preemptionIn(d.state), callsIn(d.state)

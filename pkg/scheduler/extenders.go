@@ -188,7 +188,7 @@ func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluatio
 	results := make([]result, len(callees))
 	t.enter(callees[0].site) // the section has one site at a time; the calls have time-outs of their own
 	// After the end of ctx, each call fails and is recorded as failed.
-	parallelizer(len(callees)).Until(context.WithoutCancel(ctx), len(callees), func(i int) {
+	parallelizer{len(callees), p.setup.metrics.goroutines}.Until(context.WithoutCancel(ctx), len(callees), func(i int) {
 		x, began := callees[i], wallClock.Now()
 		list, err := x.prioritize(ctx, pod, nodes)
 		var scores map[string]int64
@@ -196,7 +196,7 @@ func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluatio
 			scores, err = x.sums(list)
 		}
 		results[i] = result{scores, x.called(ctx, "prioritize", began, err, true)}
-	}, "")
+	}, "prioritizing_extender")
 	t.leave()
 	for i, x := range callees {
 		e.calls = append(e.calls, results[i].call)

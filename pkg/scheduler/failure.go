@@ -22,11 +22,11 @@ var clearNomination = &framework.NominatingInfo{NominatingMode: framework.ModeOv
 
 // recordFailure counts an attempt that gave the pod no node, and publishes the reason.
 func (s *Scheduler) recordFailure(ctx context.Context, a *attempt, reason, message string, nominating *framework.NominatingInfo) {
-	result := "unschedulable"
+	result := resultUnschedulable
 	if reason == corev1.PodReasonSchedulerError {
-		result = "error"
+		result = resultError
 	}
-	s.attempts.add(AttemptKind{a.info.pod.Spec.SchedulerName, result})
+	s.metrics.attempted(a, result)
 	s.publishFailure(ctx, a, reason, message, nominating)
 }
 

@@ -43,6 +43,7 @@ type member struct {
 	preemption *Preemption               // of the PostFilter plugins; nil: none
 	nominating *framework.NominatingInfo // of the PostFilter plugins
 	message    string                    // of a pod without a node, as in its condition
+	took       time.Duration             // its own part of the attempt
 	draft      *minikctl.Decision        // nil: the pod was not tried
 
 	rejecting, pending sets.Set[string] // plugins, as in queue.requeueUnschedulable
@@ -73,11 +74,14 @@ var errGroupUnschedulable = errors.New("pod group is unschedulable")
 
 // attemptGroup runs the scheduling cycle of the PodGroup of p, the pod that was popped. began is when the loop began to drain the inbox.
 func (s *Scheduler) attemptGroup(ctx context.Context, key objects.Key, p *queuedPodInfo, began time.Time) {
+	start := s.machine.Now()
 	g, status, preempting := s.groupCycle(ctx, key, p, began)
 	if len(g.members) == 0 {
 		return
 	}
+	s.metrics.groupsAlgorithm.Observe(s.machine.Since(start).Seconds())
 	s.submitGroup(ctx, g, status, preempting)
+	s.metrics.group(g.profile.name, groupResult(status, preempting), s.machine.Since(start))
 	s.setGroupCondition(ctx, key, status)
 }
 
@@ -104,6 +108,19 @@ func (s *Scheduler) groupCycle(ctx context.Context, key objects.Key, p *queuedPo
 	return g, status, preempting
 }
 
+// groupResult returns the result, in metrics, of an attempt to schedule a group. status and preempting are those of tryGroup.
+func groupResult(status *framework.Status, preempting bool) string {
+	switch {
+	case status.IsSuccess():
+		return resultScheduled
+	case preempting:
+		return "waiting_on_preemption"
+	case status.IsRejected():
+		return resultUnschedulable
+	}
+	return resultError
+}
+
 // takeGroup takes the pods of a group that are in the queue, besides the one that was popped, and returns all of them: those of high priority
 // first, and then those that were tried first.
 func (s *Scheduler) takeGroup(ctx context.Context, key objects.Key, popped *queuedPodInfo) []*queuedPodInfo {
@@ -120,7 +137,7 @@ func (s *Scheduler) takeGroup(ctx context.Context, key objects.Key, popped *queu
 	taken := []*queuedPodInfo{popped}
 	for _, p := range others {
 		if p.location != inActiveQ && p.location != inFlight {
-			s.queue.moveToActiveQ(ctx, p, now)
+			s.queue.moveToActiveQ(ctx, p, forceActivate, now)
 		}
 		if p.location == inActiveQ {
 			s.queue.take(ctx, p, now)
@@ -187,7 +204,9 @@ func (s *Scheduler) tryMembers(ctx context.Context, members []*member) (status *
 // tryMember runs the scheduling cycle for a pod of a group, and assumes it on the node that it found. Of the decision it keeps copies, since
 // the next pod may change the evaluation.
 func (s *Scheduler) tryMember(ctx context.Context, m *member) {
-	d := s.decide(ctx, m.attempt, s.machine.Now())
+	start := s.machine.Now()
+	defer func() { m.took = s.machine.Since(start) }()
+	d := s.decide(ctx, m.attempt, start)
 	m.draft, m.status, m.message = s.decisions.draft(m.attempt, &d), d.status, d.message()
 	m.rejecting, m.pending = d.rejectors()
 	m.nominating, m.preemption = d.nominating, d.preemption
@@ -239,6 +258,7 @@ func (s *Scheduler) submitGroup(ctx context.Context, g *groupAttempt, status *fr
 	for _, m := range g.members {
 		m.reported = report
 		m.times = slices.Concat(g.times, m.times)
+		m.began = s.machine.Now().Add(-m.took) // the attempt of the pod does not include those of others
 		if !status.IsSuccess() || !m.status.IsSuccess() {
 			s.failMember(ctx, m, status, preempting)
 			continue

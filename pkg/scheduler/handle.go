@@ -58,9 +58,9 @@ type APIHandle interface {
 	// Object returns an object of a resource for whose events the plugin registered, from the scheduler's cache. The object is shared and must
 	// not be changed. Its events are delivered after the cache has the change.
 	Object(of framework.EventResource, key objects.Key) (objects.Object, bool)
-	// Spawn runs f beside the scheduling loop, after the current cycle. Its context ends with the scheduler, and names the pod as the cause of
-	// what f writes. In a simulation f does not run.
-	Spawn(cause *corev1.Pod, f func(ctx context.Context))
+	// Preempt runs evict, which evicts the victims of a pod, beside the scheduling loop, after the current cycle. Its context ends with the
+	// scheduler, and names the pod as the cause of what evict writes. In a simulation evict does not run.
+	Preempt(preemptor *corev1.Pod, evict func(ctx context.Context) error)
 }
 
 // ArgsHandle is implemented by every Handle of this scheduler while a factory creates a plugin.
@@ -122,15 +122,21 @@ func (h *handle) Selectors() *Selectors                    { return newSelectors
 func (h *handle) Object(of framework.EventResource, key objects.Key) (objects.Object, bool) {
 	return h.objects.get(of, key)
 }
-func (h *handle) Spawn(cause *corev1.Pod, f func(ctx context.Context)) {
-	h.spawn(func(ctx context.Context) { f(trace.With(ctx, objects.RevisionOf(cause))) })
+func (h *handle) Preempt(preemptor *corev1.Pod, evict func(ctx context.Context) error) {
+	h.spawn(func(ctx context.Context) {
+		began := wallClock.Now()
+		err := evict(trace.With(ctx, objects.RevisionOf(preemptor)))
+		h.profile.setup.metrics.evicted(err, wallClock.Since(began))
+	})
 }
 
 // SnapshotSharedLister and the methods below implement framework.Handle.
 func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.cluster.Load() }
 func (h *handle) ProfileName() string                          { return h.profile.name }
 func (h *handle) EventRecorder() events.EventRecorderLogger    { return h.recorder }
-func (h *handle) Parallelizer() framework.Parallelizer         { return parallelizer(h.workers) }
+func (h *handle) Parallelizer() framework.Parallelizer {
+	return parallelizer{h.workers, h.profile.setup.metrics.goroutines}
+}
 
 func (h *handle) ClientSet() kubernetes.Interface { return h.bridge.ClientSet() }
 func (h *handle) KubeConfig() *rest.Config        { return h.bridge.Config() }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -114,6 +115,7 @@ func finished(p *corev1.Pod) bool {
 }
 
 func (s *Scheduler) applyNode(ctx context.Context, ch client.Change[*corev1.Node]) {
+	began := s.machine.Now()
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}, revision: ch.Revision}
 	switch {
 	case ch.Deleted():
@@ -128,6 +130,21 @@ func (s *Scheduler) applyNode(ctx context.Context, ch client.Change[*corev1.Node
 	}
 	if ev.ActionType != framework.None {
 		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
+		s.handled(ev, began)
+	}
+}
+
+// handled records how long the loop took to apply an event.
+func (s *Scheduler) handled(ev event, began time.Time) {
+	took := s.machine.Since(began).Seconds()
+	of := framework.ClusterEvent{Resource: ev.labeledResource(), ActionType: ev.ActionType}
+	if ev.ActionType.String() != "" {
+		s.metrics.eventTook(of).Observe(took)
+		return
+	}
+	for left := ev.ActionType; left != 0; left &= left - 1 {
+		of.ActionType = left & -left
+		s.metrics.eventTook(of).Observe(took)
 	}
 }
 
@@ -137,7 +154,7 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 		s.applyBoundPod(ctx, info, revision)
 		return
 	}
-	uid := info.pod.UID
+	began, uid := s.machine.Now(), info.pod.UID
 	if p, ok := s.queue.pods[uid]; ok {
 		old := p.info.pod
 		s.groups.set(info.pod)
@@ -146,6 +163,7 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 		if old.Status.NominatedNodeName != "" && old.Status.NominatedNodeName != info.pod.Status.NominatedNodeName {
 			s.requeueAfterPodRemoval(ctx, old, revision)
 		}
+		s.handled(event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Update}}, began)
 		return
 	}
 	if p, ok := s.cluster.pods[uid]; ok && p.assumed {
@@ -158,17 +176,23 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 	s.nominator.add(info, nil)
 	s.groups.set(info.pod)
 	s.queue.add(ctx, info, revision, s.clock.Now())
+	ev := event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Add}, new: info.pod, revision: revision}
 	if _, grouped := podref.PodGroup(info.pod); grouped && s.features.GangScheduling { // other pods of the group may wait for it
-		ev := event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Add}, new: info.pod, revision: revision}
 		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 	}
+	s.handled(ev, began)
 }
 
-// unscheduledPod is the resource, in events, of pods without a node. Plugins register for framework.Pod.
-const unscheduledPod framework.EventResource = "UnschedulablePod"
+// unscheduledPod is the resource, in events, of pods without a node, and assignedPodEvent the one, in metrics, of pods with a node. Plugins register for
+// framework.Pod.
+const (
+	unscheduledPod   framework.EventResource = "UnschedulablePod"
+	assignedPodEvent framework.EventResource = "AssignedPod"
+)
 
 // applyBoundPod applies a new version of a pod that is bound.
 func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision uint64) {
+	began := s.machine.Now()
 	s.queue.remove(ctx, info.pod.UID)
 	s.nominator.remove(info.pod.UID)
 	old, known := s.cluster.pods[info.pod.UID]
@@ -188,11 +212,14 @@ func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision u
 	}
 	if ev.ActionType != framework.None {
 		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
+		s.handled(ev, began)
 	}
 }
 
 // applyDeletedPod removes a pod that was deleted or has ended.
 func (s *Scheduler) applyDeletedPod(ctx context.Context, pod *corev1.Pod, revision uint64) {
+	began := s.machine.Now()
+	ev := event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Delete}}
 	s.queue.remove(ctx, pod.UID)
 	s.groups.remove(pod)
 	if w := s.waiting.get(pod.UID); w != nil {
@@ -200,10 +227,12 @@ func (s *Scheduler) applyDeletedPod(ctx context.Context, pod *corev1.Pod, revisi
 	}
 	nominated := s.nominator.remove(pod.UID)
 	if p, ok := s.cluster.removePod(pod.UID); ok {
+		ev.Resource = framework.Pod
 		s.requeueAfterPodRemoval(ctx, p.info.pod, revision)
 	} else if nominated {
 		s.requeueAfterPodRemoval(ctx, pod, revision)
 	}
+	s.handled(ev, began)
 }
 
 // requeueAfterPodRemoval requeues the pods that may fit now that a pod has left its node or its nominated node.
@@ -217,7 +246,7 @@ func (s *Scheduler) activate(pods map[string]*corev1.Pod) {
 	s.post(func(ctx context.Context) {
 		for _, pod := range pods {
 			if p, ok := s.queue.pods[pod.UID]; ok && p.location != inActiveQ && p.location != inFlight {
-				s.queue.moveToActiveQ(ctx, p, s.clock.Now())
+				s.queue.moveToActiveQ(ctx, p, forceActivate, s.clock.Now())
 			}
 		}
 	})

@@ -126,7 +126,7 @@ func (s *Scheduler) generatePlacements(ctx context.Context, g *groupAttempt) ([]
 
 // callForGroup runs a section of calls about a whole group.
 func (s *Scheduler) callForGroup(ctx context.Context, g *groupAttempt, f func(context.Context, *tracker)) *pluginFailure {
-	times := s.beginTimes()
+	times := s.beginTimes(g.profile, false)
 	failure := s.calls.do(ctx, g.profile.cooperative, func(ctx context.Context, t *tracker) {
 		defer t.measure(times)()
 		f(ctx, t)

@@ -311,7 +311,7 @@ func (p *profile) findMemoizable() {
 		default:
 			return
 		}
-		signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, "SignPod"), signer})
+		signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, signPoint), signer})
 	}
 	p.signers, p.locals, p.updaters = signers, locals, updaters
 }
@@ -333,12 +333,15 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 	if p.signers == nil {
 		return ""
 	}
+	began := t.times.now()
 	parts := make([]framework.SignFragment, 0, len(p.signers))
 	for _, s := range p.signers {
 		t.enter(s.site)
 		fragments, status := s.plugin.SignPod(ctx, pod)
+		t.returned(s.site, status)
 		if !status.IsSuccess() {
 			t.leave()
+			t.times.ran("Sign", began, status)
 			return ""
 		}
 		for _, f := range fragments {
@@ -348,6 +351,7 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 		}
 	}
 	t.leave()
+	t.times.ran("Sign", began, nil)
 	b, err := json.Marshal(parts)
 	if err != nil {
 		return "" // JSON cannot hold a plugin's value

@@ -29,6 +29,11 @@ type queue struct {
 	failed   func(context.Context, *queuedPodInfo, *pluginFailure)
 	gated    func(*queuedPodInfo) // called when a plugin gates a pod, and when its reason changes
 
+	// The fields below record metrics: a pod that entered a queue because of an event, the call of a QueueingHint, and the run of the PreEnqueue plugins.
+	enqueued func(queue, event string)
+	hinted   func(plugin, event string, hint framework.QueueingHint, err error, took time.Duration)
+	gateRan  func(point string, status *framework.Status, profile string, took time.Duration)
+
 	activeQ       podHeap
 	backoffQ      podHeap                            // pods that were unschedulable
 	errorBackoffQ podHeap                            // pods whose attempt ended with an error
@@ -68,6 +73,8 @@ func newQueue(calls *cycleCalls, profiles map[string]*profile, b backoff) *queue
 	}
 	q := &queue{calls: calls, unschedulable: map[string]map[*queuedPodInfo]bool{}, pods: map[types.UID]*queuedPodInfo{}}
 	q.failed, q.gated = func(context.Context, *queuedPodInfo, *pluginFailure) {}, func(*queuedPodInfo) {}
+	q.enqueued, q.hinted = func(_, _ string) {}, func(string, string, framework.QueueingHint, error, time.Duration) {}
+	q.gateRan = func(string, *framework.Status, string, time.Duration) {}
 	q.backoffQ.less, q.errorBackoffQ.less = byExpiry, byExpiry
 	q.profiles, q.backoff, q.sorter = profiles, b, sorterOf(profiles)
 	return q
@@ -87,28 +94,36 @@ func (q *queue) add(ctx context.Context, info *podInfo, revision uint64, now tim
 	q.arrivals++
 	p := &queuedPodInfo{info: info, revision: revision, arrival: q.arrivals, timestamp: now, unschedulablePlugins: sets.New[string](), pendingPlugins: sets.New[string]()}
 	q.pods[info.pod.UID] = p
-	q.moveToActiveQ(ctx, p, now)
+	q.moveToActiveQ(ctx, p, unscheduledPodAdd, now)
 	return p
 }
 
-// moveToActiveQ moves a pod to the activeQ, or to unschedulable if a PreEnqueue plugin gates it.
-func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Time) {
+// moveToActiveQ moves a pod to the activeQ because of an event, or to unschedulable if a PreEnqueue plugin gates it.
+func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, event string, now time.Time) {
+	before := p.location
 	q.detach(ctx, p)
 	gate, message, failure := q.gate(ctx, p)
 	changed := gate != p.gatingPlugin || message != p.gatingMessage
 	p.gatingPlugin, p.gatingMessage = gate, message
 	switch {
 	case failure != nil:
-		q.requeueError(p, now)
+		q.backOffError(p, event, now)
 		q.failed(ctx, p, failure)
 	case gate != "":
 		p.unschedulablePlugins = sets.New(gate)
 		q.addUnschedulable(p, now)
+		if before != inUnschedulable {
+			q.enqueued("unschedulable", event)
+		}
 		if changed {
 			q.gated(p)
 		}
 	default:
 		p.timestamp, p.location, p.sortKey = now, inActiveQ, nil
+		if p.activated.IsZero() {
+			p.activated = now
+		}
+		q.enqueued("active", event)
 		q.activeQ.add(p)
 		q.sortActive(ctx, func(*activeOrder) { q.activeQ.fix(p.index) })
 	}
@@ -120,10 +135,12 @@ func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin, message str
 	if prof == nil || len(prof.preEnqueue) == 0 {
 		return "", "", nil
 	}
+	began := wallClock.Now()
+	var status *framework.Status
 	failure = q.calls.do(ctx, prof.gatesCooperative, func(ctx context.Context, t *tracker) {
 		for _, x := range prof.preEnqueue {
 			t.enter(x.site)
-			status := x.plugin.PreEnqueue(ctx, p.info.pod)
+			status = x.plugin.PreEnqueue(ctx, p.info.pod)
 			t.leave()
 			if !status.IsSuccess() {
 				plugin, message = x.name, status.Message()
@@ -131,6 +148,9 @@ func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin, message str
 			}
 		}
 	})
+	if failure == nil {
+		q.gateRan("PreEnqueue", status, prof.name, wallClock.Since(began))
+	}
 	return plugin, message, failure
 }
 
@@ -162,11 +182,11 @@ const maxTriesDuringBackoff = 3
 func (q *queue) pop(ctx context.Context, now time.Time) *queuedPodInfo {
 	for _, h := range []*podHeap{&q.errorBackoffQ, &q.backoffQ} {
 		for p := h.peek(); p != nil && !p.backoffUntil.After(now); p = h.peek() {
-			q.moveToActiveQ(ctx, p, now)
+			q.moveToActiveQ(ctx, p, backoffComplete, now)
 		}
 	}
 	for p := q.backoffQ.peek(); q.activeQ.peek() == nil && p != nil && p.unschedulableCount <= maxTriesDuringBackoff; p = q.backoffQ.peek() {
-		q.moveToActiveQ(ctx, p, now)
+		q.moveToActiveQ(ctx, p, popFromBackoffQ, now)
 	}
 	p := q.first(ctx)
 	if p != nil {
@@ -202,21 +222,35 @@ func (q *queue) requeueUnschedulable(p *queuedPodInfo, rejecting, pending sets.S
 	p.unschedulableCount++
 	p.errorCount = 0
 	p.unschedulablePlugins, p.pendingPlugins = rejecting, pending
-	p.backoffUntil = now.Add(q.backoff.after(p.unschedulableCount))
+	p.backoffUntil, p.flushed = now.Add(q.backoff.after(p.unschedulableCount)), false
 	if missed || len(rejecting)+len(pending) == 0 {
-		p.location, p.timestamp = inBackoffQ, now
-		q.backoffQ.push(p)
+		q.backOff(p, scheduleAttemptFailure, now)
 		return
 	}
 	q.addUnschedulable(p, now)
+	q.enqueued("unschedulable", scheduleAttemptFailure)
 }
 
 // requeueError queues a pod whose attempt ended with an error.
 func (q *queue) requeueError(p *queuedPodInfo, now time.Time) {
+	p.flushed = false
+	q.backOffError(p, scheduleAttemptFailure, now)
+}
+
+// backOff adds a pod to the backoffQ because of an event.
+func (q *queue) backOff(p *queuedPodInfo, event string, now time.Time) {
+	p.location, p.timestamp = inBackoffQ, now
+	q.backoffQ.push(p)
+	q.enqueued("backoff", event)
+}
+
+// backOffError adds a pod to the errorBackoffQ because of an event.
+func (q *queue) backOffError(p *queuedPodInfo, event string, now time.Time) {
 	p.errorCount++
 	p.backoffUntil = now.Add(q.backoff.after(p.errorCount))
 	p.location, p.timestamp = inErrorBackoffQ, now
 	q.errorBackoffQ.push(p)
+	q.enqueued("backoff", event)
 }
 
 func (q *queue) addUnschedulable(p *queuedPodInfo, now time.Time) {
@@ -291,6 +325,36 @@ func (e event) name() string {
 	return string(e.Resource) + strings.Join(names, "|")
 }
 
+// Labels, in metrics, of what moves pods between queues besides events of objects.
+const (
+	unscheduledPodAdd      = "UnschedulablePodAdd"
+	scheduleAttemptFailure = "ScheduleAttemptFailure"
+	backoffComplete        = "BackoffComplete"
+	popFromBackoffQ        = "PopFromBackoffQ"
+	forceActivate          = "ForceActivate"
+)
+
+// label returns the label of the event in metrics: that of the first of several actions at once.
+func (e event) label() string {
+	action := e.ActionType
+	if action.String() == "" {
+		action &= -action
+	}
+	return framework.ClusterEvent{Resource: e.labeledResource(), ActionType: action, CustomLabel: e.CustomLabel}.Label()
+}
+
+// labeledResource returns the resource of the event in metrics. As in Kubernetes, events of pods are of assigned or unscheduled ones, and the removal
+// of a pod's nomination is one of an assigned pod.
+func (e event) labeledResource() framework.EventResource {
+	if e.Resource != framework.Pod {
+		return e.Resource
+	}
+	if pod, ok := e.new.(*corev1.Pod); ok && pod != nil && pod.Spec.NodeName == "" {
+		return unscheduledPod
+	}
+	return assignedPodEvent
+}
+
 // moveOnEvent requeues the unschedulable pods that the event may make schedulable.
 func (q *queue) moveOnEvent(ctx context.Context, ev event, now time.Time) {
 	q.events++
@@ -313,11 +377,15 @@ func (q *queue) requeueOnEvent(ctx context.Context, pods []*queuedPodInfo, ev ev
 		prof := q.profiles[p.info.pod.Spec.SchedulerName]
 		return prof != nil && !prof.cooperative
 	})
+	if len(pods) == 0 {
+		return
+	}
+	label := ev.label()
 	for first := 0; first < len(pods); {
 		hints := make([]hint, 0, len(pods)-first)
 		failure := q.calls.do(ctx, cooperative, func(_ context.Context, t *tracker) {
 			for _, p := range pods[first:] {
-				hints = append(hints, q.isWorthRequeuing(t, p, ev))
+				hints = append(hints, q.isWorthRequeuing(t, p, ev, label))
 			}
 		})
 		if failure != nil {
@@ -353,11 +421,10 @@ func (q *queue) requeue(ctx context.Context, p *queuedPodInfo, ev event, h hint,
 	p.cause, p.wokenBy = ev.revision, &minikctl.Waking{Event: ev.name(), Object: ev.object(), Plugin: h.plugin}
 	if p.gatingPlugin == "" && h.move != queueImmediately && p.backoffUntil.After(now) {
 		q.detach(ctx, p)
-		p.location, p.timestamp = inBackoffQ, now
-		q.backoffQ.push(p)
+		q.backOff(p, ev.label(), now)
 		return
 	}
-	q.moveToActiveQ(ctx, p, now)
+	q.moveToActiveQ(ctx, p, ev.label(), now)
 }
 
 // registered reports whether a plugin that rejected this group of pods registered for the event.
@@ -379,7 +446,8 @@ func (q *queue) registered(pods map[*queuedPodInfo]bool, ev event) bool {
 	return false
 }
 
-func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event) hint {
+// isWorthRequeuing returns how an event moves a pod. label is that of the event in metrics.
+func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event, label string) hint {
 	prof := q.profiles[p.info.pod.Spec.SchedulerName]
 	if prof == nil {
 		return hint{}
@@ -387,7 +455,7 @@ func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event) hint {
 	for _, pending := range []bool{true, false} {
 		for _, name := range p.waitsFor {
 			switch {
-			case p.pendingPlugins.Has(name) != pending || !prof.hint(t, name, p.info.pod, ev):
+			case p.pendingPlugins.Has(name) != pending || !q.hint(t, prof, name, p.info.pod, ev, label):
 			case pending:
 				return hint{queueImmediately, name}
 			default:
@@ -399,8 +467,8 @@ func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event) hint {
 }
 
 // hint reports whether a plugin's QueueingHint for the event is Queue.
-func (p *profile) hint(t *tracker, plugin string, pod *corev1.Pod, ev event) bool {
-	for _, h := range p.eventsOf(plugin) {
+func (q *queue) hint(t *tracker, prof *profile, plugin string, pod *corev1.Pod, ev event, label string) bool {
+	for _, h := range prof.eventsOf(plugin) {
 		if !eventMatches(h.Event, ev.ClusterEvent) {
 			continue
 		}
@@ -408,7 +476,9 @@ func (p *profile) hint(t *tracker, plugin string, pod *corev1.Pod, ev event) boo
 			return true
 		}
 		t.enter(h.site)
+		began := wallClock.Now()
 		hint, err := h.QueueingHintFn(klog.Logger{}, pod, ev.old, ev.new)
+		q.hinted(plugin, label, hint, err, wallClock.Since(began))
 		t.leave()
 		if err != nil || hint == framework.Queue {
 			return true
@@ -452,6 +522,7 @@ func (q *queue) flushUnschedulable(ctx context.Context, now time.Time) {
 	}
 	slices.SortFunc(old, byArrival)
 	for _, p := range old {
+		p.flushed = true
 		q.requeue(ctx, p, event{ClusterEvent: framework.ClusterEvent{CustomLabel: "UnschedulableTimeout"}}, hint{move: queueAfterBackoff}, now)
 	}
 }

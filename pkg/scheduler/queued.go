@@ -18,8 +18,11 @@ type queuedPodInfo struct {
 	arrival  uint64           // the order in which pods were added; breaks ties of equal priority
 
 	timestamp    time.Time // when it entered its present queue
+	activated    time.Time // when it first entered the activeQ
 	firstAttempt time.Time // when its first attempt began
 	backoffUntil time.Time
+
+	flushed bool // it was requeued because it had been unschedulable for too long
 
 	attempts           int // all of them
 	unschedulableCount int // attempts that ended with Unschedulable

@@ -95,11 +95,12 @@ type Scheduler struct {
 	timeouts timeouts
 	shared   atomic.Pointer[snapshot] // cluster, for the Handles of new plugins
 	ready    atomic.Bool              // the caches have synced, and Run has not ended
-	attempts attemptCounts
+	metrics  *metrics
 
 	// The fields below belong to the loop.
 	calls   cycleCalls
 	times   *callTimes // of the present attempt; nil: decisions are not recorded, or there was no attempt
+	begun   uint64     // attempts
 	setup   *setup
 	cluster *snapshot
 	queue   *queue
@@ -147,6 +148,7 @@ func New(cfg Config) (*Scheduler, error) {
 // init creates the data of the loop.
 func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfiguration, limits PluginTimeouts) error {
 	s.timeouts = timeouts{cmp.Or(limits.Cycle, cycleTimeout), cmp.Or(limits.Binding, bindingTimeout)}
+	s.metrics = newMetrics(s.features)
 	s.calls = cycleCalls{timeout: s.timeouts.cycle, abandoned: s.callAbandoned}
 	cluster := newSnapshot()
 	s.groups = cluster.groups
@@ -159,6 +161,7 @@ func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfig
 	s.setup, s.calls.sites = made, made.sites
 	s.queue = newQueue(&s.calls, made.profiles, made.backoff)
 	s.queue.failed, s.queue.gated = s.enqueueFailed, s.reportGated
+	s.queue.enqueued, s.queue.hinted, s.queue.gateRan = s.metrics.enqueued, s.metrics.hinted, s.metrics.ran
 	return nil
 }
 

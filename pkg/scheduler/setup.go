@@ -26,6 +26,7 @@ type setup struct {
 	features   feature.Gates
 	watched    watchedFiles
 	resumed    func(*instance)
+	metrics    *metrics
 	bindings   sync.WaitGroup // binding cycles that call these plugins
 
 	ctx    context.Context //nolint:containedctx // the plugins' own, canceled when they are closed
@@ -37,7 +38,7 @@ type setup struct {
 func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerConfiguration) (*setup, error) {
 	checked, wrong := checkConfig(conf)
 	errs := plain(wrong)
-	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, features: s.features, resumed: s.pluginResumed}
+	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, features: s.features, resumed: s.pluginResumed, metrics: s.metrics}
 	made.ctx, made.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	errs = append(errs, made.makeExtenders(conf.Extenders)...)
 	for i, cfg := range checked.profiles {
@@ -78,6 +79,9 @@ func (m *setup) checkQueueSort() []error {
 // site adds an extension point of a plugin.
 func (m *setup) site(made *instance, point string) *site {
 	at := &site{instance: made, point: point, index: uint64(len(m.sites))}
+	if made.handle != nil {
+		at.evaluations = m.metrics.evaluationsOf(made.name, point, made.handle.ProfileName())
+	}
 	m.sites = append(m.sites, at)
 	return at
 }

@@ -17,9 +17,14 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 		return false
 	}
 	u := evaluationUpdate{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, changes: changes}
-	if !u.begin() || !u.filter(ctx) {
+	if !u.begin() {
 		return false
 	}
+	began := t.times.now()
+	if !u.filter(ctx) {
+		return false
+	}
+	t.times.ran(filterPoint, began, nil)
 	filtered()
 	switch {
 	case e.feasible == 0:
@@ -29,10 +34,12 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 			return false
 		}
 	default:
+		began = t.times.now()
 		ok := u.score(ctx)
 		if u.leave(); !ok {
 			return false
 		}
+		t.times.ran(scorePoint, began, nil)
 	}
 	e.step = cluster.step
 	return true
@@ -266,6 +273,7 @@ func (u *evaluationUpdate) scoreOne(ctx context.Context, i, s int) bool {
 	e, n := u.e, u.e.candidates[i]
 	scorer := e.scorers[s]
 	u.enter(scorer.site)
+	u.count(scorer.site, 1)
 	raw, status := score(ctx, u.tracker, e.state, u.pod, scorer, n)
 	if status != nil {
 		return false

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/client/review"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/health"
-	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
@@ -37,10 +37,8 @@ type Scheduler interface {
 	Ready() bool
 	// Configuration returns the configuration in force as JSON, nil if there is none yet, and whether it enables profiling.
 	Configuration() (raw []byte, profiling bool)
-	// Attempts returns the number of attempts of each kind that have ended.
-	Attempts() map[scheduler.AttemptKind]int
-	// Pending returns the number of pods in each queue, nil if ctx ends before.
-	Pending(ctx context.Context) map[string]int
+	// Metrics returns a collector of the scheduler's metrics for one request. It waits for the scheduling loop until ctx ends.
+	Metrics(ctx context.Context) prometheus.Collector
 }
 
 // Server serves requests about a scheduler.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +21,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // shown is a scheduler.
@@ -37,10 +37,11 @@ func (s *shown) Configuration() ([]byte, bool) {
 	return nil, false
 }
 
-func (*shown) Attempts() map[scheduler.AttemptKind]int {
-	return map[scheduler.AttemptKind]int{{Profile: "p", Result: "scheduled"}: 3}
+func (*shown) Metrics(context.Context) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "scheduler_shown", Help: "Help."})
+	g.Set(3)
+	return g
 }
-func (*shown) Pending(context.Context) map[string]int { return map[string]int{"active": 2} }
 
 // start starts a server for the test, and returns its URL and a client that trusts it.
 func start(t *testing.T, e *apiservertest.Env, s Scheduler) (url string, c *http.Client) {
@@ -137,8 +138,7 @@ func TestServer(t *testing.T) {
 	check("metrics with an unknown token", "/metrics", "nobody", 401, `"message":"Unauthorized","reason":"Unauthorized","code":401`)
 	check("metrics without the right", "/metrics", apiservertest.BobToken, 403, `User \"bob\" cannot get path \"/metrics\"`)
 	check("metrics", "/metrics", apiservertest.AliceToken, 200, "go_goroutines ")
-	check("attempts", "/metrics", apiservertest.AliceToken, 200, "# TYPE scheduler_schedule_attempts_total counter\nscheduler_schedule_attempts_total{profile=\"p\",result=\"scheduled\"} 3\n")
-	check("pending pods", "/metrics", apiservertest.AliceToken, 200, "# TYPE scheduler_pending_pods gauge\nscheduler_pending_pods{queue=\"active\"} 2\n")
+	check("the scheduler's metrics", "/metrics", apiservertest.AliceToken, 200, "# TYPE scheduler_shown gauge\nscheduler_shown 3\n")
 	check("another path", "/configz", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/configz\"`)
 	check("the configuration", "/configz", apiservertest.AdminToken, 200, `{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}`)
 	check("results of checks", "/metrics/slis", apiservertest.AdminToken, 200, `kubernetes_healthcheck{name="sched-handler-sync",type="readyz"} 1`)
