@@ -115,9 +115,9 @@ func (e runsError) Error() string {
 	if PathsOf(e.paths.Name).Data != e.paths.Data { // it has another name
 		cluster, end = "a cluster in "+e.paths.Data, "--data-dir "+e.paths.Data
 	}
-	running := strings.Join(e.state.Parts, ", ") + " of " + cluster + " run"
-	if e.state.Address != "" {
-		running = cluster + " at " + e.state.Address + " runs"
+	running := cluster + " at " + e.state.Address + " runs"
+	if e.state.Address == "" {
+		running = fmt.Sprintf("%s of %q run", strings.Join(e.state.Parts, ", "), e.paths.Name)
 	}
 	return fmt.Sprintf("%s already (process %d); to end it: minikctl down %s", running, e.state.PID, end)
 }

@@ -61,7 +61,7 @@ func TestLockOfRunningDaemon(t *testing.T) {
 		{"a cluster", PathsOf("dev"), State{Address: "https://127.0.0.1:6443", Parts: Parts},
 			`cluster "dev" at https://127.0.0.1:6443 runs already (process %d); to end it: minikctl down --name dev`},
 		{"parts", PathsOf("dev-scheduler"), State{Parts: []string{"controllers", "scheduler"}},
-			`controllers, scheduler of cluster "dev-scheduler" run already (process %d); to end it: minikctl down --name dev-scheduler`},
+			`controllers, scheduler of "dev-scheduler" run already (process %d); to end it: minikctl down --name dev-scheduler`},
 		{"a data directory of another name", PathsIn("two", elsewhere), State{Address: "https://127.0.0.1:6443", Parts: Parts},
 			`a cluster in ` + elsewhere + ` at https://127.0.0.1:6443 runs already (process %d); to end it: minikctl down --data-dir ` + elsewhere},
 	} {
