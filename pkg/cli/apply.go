@@ -2,17 +2,20 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 	kubectl "k8s.io/kubectl/pkg/cmd/apply"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/validation"
 
 	"github.com/minikctl/minikctl/pkg/apply"
 )
@@ -96,21 +99,43 @@ func (a *applyVerb) apply(ctx context.Context, files resource.FilenameOptions) (
 
 // load reads the files without requests about their kinds: a manifest may have a kind that another one defines.
 func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, error) {
-	validation, err := cmdutil.GetValidationDirective(a.cmd)
+	directive, err := cmdutil.GetValidationDirective(a.cmd)
 	if err != nil {
 		return nil, err
 	}
-	schema, err := a.Factory.Validator(validation)
+	schema, err := a.Factory.Validator(directive)
 	if err != nil {
 		return nil, err
 	}
-	infos, err := a.Factory.NewBuilder().Local().Unstructured().Schema(schema).ContinueOnError().FilenameParam(false, &files).
+	mapper, err := a.Factory.ToRESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	infos, err := a.Factory.NewBuilder().Local().Unstructured().Schema(servedKinds{schema, mapper}).ContinueOnError().FilenameParam(false, &files).
 		LabelSelectorParam(a.flags.Selector).Flatten().Do().Infos()
 	if err == nil && len(infos) == 0 {
 		err = errors.New("no objects passed to apply")
 	}
 	apply.Sort(infos)
 	return infos, err
+}
+
+// servedKinds validates manifests whose kinds the server has. Other kinds may be those of a definition among the manifests: the server validates
+// such objects when they are applied. kubectl's validation would look for them in the OpenAPI v2 document, which the server makes in seconds.
+type servedKinds struct {
+	validation.Schema
+	mapper meta.RESTMapper
+}
+
+func (s servedKinds) ValidateBytes(data []byte) error {
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal(data, &kind); err == nil && kind.Kind != "" {
+		gvk := kind.GroupVersionKind()
+		if _, err := s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
+			return nil
+		}
+	}
+	return s.Schema.ValidateBytes(data)
 }
 
 // applyAll applies all manifests, also after an error, and returns all errors.
@@ -123,12 +148,12 @@ func (a *applyVerb) applyAll(ctx context.Context, infos []*resource.Info) error 
 	if err != nil {
 		return err
 	}
-	validation, err := cmdutil.GetValidationDirective(a.cmd)
+	directive, err := cmdutil.GetValidationDirective(a.cmd)
 	if err != nil {
 		return err
 	}
 	applier := &apply.Applier{
-		Manager: cmdutil.GetFieldManagerFlag(a.cmd), Validation: validation, Overwrite: a.flags.Overwrite, Force: *a.flags.DeleteFlags.Force,
+		Manager: cmdutil.GetFieldManagerFlag(a.cmd), Validation: directive, Overwrite: a.flags.Overwrite, Force: *a.flags.DeleteFlags.Force,
 		DryRun: dryRun == cmdutil.DryRunServer, Pretend: dryRun == cmdutil.DryRunClient,
 		Replace: a.replace,
 		Warn:    func(text string) { fmt.Fprintln(a.Err, "Warning:", text) },
