@@ -56,7 +56,7 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	return errors.Join(fetchSelecting(ctx, env, set, c), fetchStorage(ctx, env, set, c), fetchDevices(ctx, env, set, c), fetchPodGroups(ctx, env, set, c))
 }
 
-// fetchStorage reads the claims and volumes.
+// fetchStorage reads the claims and volumes, and how many of them a node may have.
 func fetchStorage(ctx context.Context, env *Env, set kubernetes.Interface, c *whatif.Cluster) error {
 	claims, err := listAll(ctx, set.CoreV1().PersistentVolumeClaims("").List, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
 	if err = unlessForbidden(env, err); err != nil {
@@ -70,7 +70,16 @@ func fetchStorage(ctx context.Context, env *Env, set kubernetes.Interface, c *wh
 	if err = unlessForbidden(env, err); err != nil {
 		return err
 	}
+	drivers, err := listAll(ctx, set.StorageV1().CSINodes().List, func(l *storagev1.CSINodeList) []storagev1.CSINode { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	attachments, err := listAll(ctx, set.StorageV1().VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
 	c.Claims, c.Volumes, c.Classes = append(c.Claims, claims...), append(c.Volumes, volumes...), append(c.Classes, classes...)
+	c.Drivers, c.Attachments = append(c.Drivers, drivers...), append(c.Attachments, attachments...)
 	return nil
 }
 

@@ -63,6 +63,10 @@ func (o *otherCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = corev1.PersistentVolumeList{}
 	case "/apis/storage.k8s.io/v1/storageclasses":
 		answer = storagev1.StorageClassList{}
+	case "/apis/storage.k8s.io/v1/csinodes":
+		answer = storagev1.CSINodeList{}
+	case "/apis/storage.k8s.io/v1/volumeattachments":
+		answer = storagev1.VolumeAttachmentList{}
 	case "/api/v1/replicationcontrollers":
 		answer = corev1.ReplicationControllerList{}
 	case "/apis/apps/v1/replicasets":

@@ -20,38 +20,44 @@ import (
 type nodeVolumeLimits struct {
 	cooperative
 	local
-	storage *storageCaches // nil in a simulation, in which there are no claims
+	storage *storageObjects
 }
 
 func newNodeVolumeLimits(h framework.Handle) framework.Plugin {
-	return nodeVolumeLimits{storage: newStorageCaches(h)}
+	return nodeVolumeLimits{storage: newStorageObjects(h)}
 }
 
 func (nodeVolumeLimits) Name() string { return "NodeVolumeLimits" }
 
-// storageCaches hold the objects from which the volumes of pods are found.
-type storageCaches struct {
-	nodes       *client.Cache[*storagev1.CSINode]
-	attachments *client.Cache[*storagev1.VolumeAttachment]
-	classes     *client.Cache[*storagev1.StorageClass]
-	claims      *client.Cache[*corev1.PersistentVolumeClaim]
-	volumes     *client.Cache[*corev1.PersistentVolume]
+// storageObjects finds the objects by which the volumes of pods are known.
+type storageObjects struct {
+	nodes       finder[*storagev1.CSINode]
+	classes     finder[*storagev1.StorageClass]
+	claims      finder[*corev1.PersistentVolumeClaim]
+	volumes     finder[*corev1.PersistentVolume]
+	attachments func(node string) []*storagev1.VolumeAttachment
+}
+
+// finder finds the objects of a resource.
+type finder[T objects.Object] interface {
+	Get(key objects.Key) (T, bool)
 }
 
 var attachmentsByNode = client.NewIndex(func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
 
-func newStorageCaches(h framework.Handle) *storageCaches {
-	api, ok := h.(scheduler.APIHandle)
-	if !ok || api.Caches() == nil {
-		return nil
+// newStorageObjects returns the objects of the API, or of the simulation that the plugin runs in.
+func newStorageObjects(h framework.Handle) *storageObjects {
+	if all, ok := simulation(h); ok {
+		return simulatedStorage(all)
 	}
-	c := api.Caches()
-	return &storageCaches{
+	c := h.(scheduler.APIHandle).Caches()
+	attachments := client.CacheOf[*storagev1.VolumeAttachment](c, storagev1.SchemeGroupVersion.WithResource("volumeattachments"))
+	return &storageObjects{
 		nodes:       client.CacheOf[*storagev1.CSINode](c, storagev1.SchemeGroupVersion.WithResource("csinodes")),
-		attachments: client.CacheOf[*storagev1.VolumeAttachment](c, storagev1.SchemeGroupVersion.WithResource("volumeattachments")),
 		classes:     client.CacheOf[*storagev1.StorageClass](c, storagev1.SchemeGroupVersion.WithResource("storageclasses")),
 		claims:      client.CacheOf[*corev1.PersistentVolumeClaim](c, client.PersistentVolumeClaims),
 		volumes:     client.CacheOf[*corev1.PersistentVolume](c, corev1.SchemeGroupVersion.WithResource("persistentvolumes")),
+		attachments: func(node string) []*storagev1.VolumeAttachment { return attachments.ByIndex(attachmentsByNode, node) },
 	}
 }
 
@@ -66,7 +72,7 @@ func (v csiVolumes) Clone() framework.StateData { return v }
 
 // addOf adds the volumes of a pod's claims. A missing claim does not count, nor does one with the name of an ephemeral volume's that belongs to
 // another owner: VolumeBinding rejects a pod with such a claim.
-func (v csiVolumes) addOf(pod *corev1.Pod, s *storageCaches) {
+func (v csiVolumes) addOf(pod *corev1.Pod, s *storageObjects) {
 	names, owned := claimNames(pod)
 	for _, name := range names {
 		claim, ok := s.claims.Get(objects.Key{Namespace: pod.Namespace, Name: name})
@@ -80,7 +86,7 @@ func (v csiVolumes) addOf(pod *corev1.Pod, s *storageCaches) {
 }
 
 // volumeOf returns the volume of a claim, or the one that the driver of its class will make. It is the zero value for one of no CSI driver.
-func (s *storageCaches) volumeOf(claim *corev1.PersistentVolumeClaim) csiVolume {
+func (s *storageObjects) volumeOf(claim *corev1.PersistentVolumeClaim) csiVolume {
 	if v, ok := s.volumes.Get(objects.Key{Name: claim.Spec.VolumeName}); ok {
 		if v.Spec.CSI == nil {
 			return csiVolume{}
@@ -95,8 +101,8 @@ func (s *storageCaches) volumeOf(claim *corev1.PersistentVolumeClaim) csiVolume 
 }
 
 // addAttached adds the volumes that are attached to a node.
-func (v csiVolumes) addAttached(node string, s *storageCaches) {
-	for _, a := range s.attachments.ByIndex(attachmentsByNode, node) {
+func (v csiVolumes) addAttached(node string, s *storageObjects) {
+	for _, a := range s.attachments(node) {
 		name := a.Spec.Source.PersistentVolumeName
 		if name == nil || a.Spec.Attacher == "" {
 			continue
@@ -119,9 +125,7 @@ func (v csiVolumes) perDriver() map[string]int {
 // PreFilter skips Filter for pods without volumes of CSI drivers.
 func (l nodeVolumeLimits) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	volumes := csiVolumes{}
-	if l.storage != nil {
-		volumes.addOf(pod, l.storage)
-	}
+	volumes.addOf(pod, l.storage)
 	if len(volumes) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}

@@ -112,6 +112,7 @@ func (m *Manifests) Append(other *Manifests) {
 	m.Priorities, m.PodGroups = append(m.Priorities, other.Priorities...), append(m.PodGroups, other.PodGroups...)
 	m.Selecting = append(m.Selecting, other.Selecting...)
 	m.Claims, m.Volumes, m.Classes = append(m.Claims, other.Claims...), append(m.Volumes, other.Volumes...), append(m.Classes, other.Classes...)
+	m.Drivers, m.Attachments = append(m.Drivers, other.Drivers...), append(m.Attachments, other.Attachments...)
 	m.Devices.append(&other.Devices)
 	m.GroupDefinition, m.labelled = cmp.Or(m.GroupDefinition, other.GroupDefinition), append(m.labelled, other.labelled...)
 }
@@ -190,6 +191,10 @@ func (m *Manifests) add(u Manifest, namespace string) (known bool, err error) {
 		return true, into(u.Unstructured, &m.Volumes)
 	case "StorageClass.storage.k8s.io":
 		return true, into(u.Unstructured, &m.Classes)
+	case "CSINode.storage.k8s.io":
+		return true, into(u.Unstructured, &m.Drivers)
+	case "VolumeAttachment.storage.k8s.io":
+		return true, into(u.Unstructured, &m.Attachments)
 	case "Service":
 		var services []*corev1.Service
 		if err := into(u.Unstructured, &services); err != nil {

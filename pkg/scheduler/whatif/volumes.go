@@ -23,6 +23,9 @@ type Storage struct {
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
 	Classes []*storagev1.StorageClass
+
+	Drivers     []*storagev1.CSINode // how many volumes the CSI drivers attach to the nodes
+	Attachments []*storagev1.VolumeAttachment
 }
 
 // addClaims adds claims that the cluster does not have yet.
@@ -78,6 +81,12 @@ func (s *Storage) objects() map[framework.EventResource][]objects.Object {
 	for _, class := range s.Classes {
 		out[framework.StorageClass] = append(out[framework.StorageClass], class)
 	}
+	for _, d := range s.Drivers {
+		out[framework.CSINode] = append(out[framework.CSINode], d)
+	}
+	for _, a := range s.Attachments {
+		out[framework.VolumeAttachment] = append(out[framework.VolumeAttachment], a)
+	}
 	return out
 }
 
@@ -111,9 +120,13 @@ func (s *Storage) immediate(claim *corev1.PersistentVolumeClaim, from []*corev1.
 	case i < 0 || claim.Spec.VolumeName != "" || s.Classes[i].Provisioner == "" || s.Classes[i].Provisioner == volume.NotSupportedProvisioner:
 		return nil, nil
 	}
+	made := fmt.Sprintf("pvc-%s-%s", claim.Namespace, claim.Name)
 	return volumes.Bind(&corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pvc-%s-%s", claim.Namespace, claim.Name)},
-		Spec:       corev1.PersistentVolumeSpec{StorageClassName: name, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests},
+		ObjectMeta: metav1.ObjectMeta{Name: made},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: name, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: s.Classes[i].Provisioner, VolumeHandle: made}},
+		},
 	}, claim)
 }
 

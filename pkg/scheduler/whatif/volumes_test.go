@@ -19,13 +19,13 @@ volumeBindingMode: WaitForFirstConsumer
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: disk}
-provisioner: example.com/disk
+provisioner: disk.example.com
 volumeBindingMode: WaitForFirstConsumer
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: at-once, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
-provisioner: example.com/disk
+provisioner: disk.example.com
 ---
 `
 
