@@ -88,7 +88,7 @@ func TestDecisionAsProtobuf(t *testing.T) {
 	const path = "/apis/minikctl.dev/v1/namespaces/default/decisions"
 	decision := `"pod":"p","podUID":"u","profile":"default-scheduler","attempt":1,"time":"2026-11-26T09:11:37.203786Z","outcome":"Scheduled","node":"n",` +
 		`"nodes":3,"evaluated":3,"feasible":2,"rejected":[{"plugin":"TaintToleration","reasons":["a taint"],"nodes":["m"],"count":1}],"filters":["NodeName"],` +
-		`"scores":[{"node":"n","total":-3,"plugins":[{"plugin":"ImageLocality","raw":5,"score":-3,"weight":1}]}],` +
+		`"scores":[{"nodes":["n"],"total":-3,"plugins":[{"plugin":"ImageLocality","raw":5,"score":-3,"weight":1}]}],` +
 		`"stages":[{"name":"queue","start":"2026-11-26T09:11:37.20306748Z","took":710404}],"pluginTimes":[{"point":"Bind","plugin":"DefaultBinder","took":5}]}`
 	c, err := client.HTTP(e.AdminConfig, "test")
 	if err != nil {

@@ -184,7 +184,7 @@ func TestPrintDecision(t *testing.T) {
 		Extenders: []minikctl.ExtenderCall{{Extender: "http://x", Verb: "filter", Outcome: "Ignored", Message: "failed filter", Took: time.Millisecond}},
 	}
 	for _, node := range []string{"node-2", "node-1"} {
-		d.Scores = append(d.Scores, minikctl.NodeScore{Node: node, Total: 397, Plugins: []minikctl.PluginScore{
+		d.Scores = append(d.Scores, minikctl.NodeScores{Nodes: []string{node}, Total: 397, Plugins: []minikctl.PluginScore{
 			{Plugin: "TaintToleration", Score: 300}, {Plugin: "NodeResourcesFit", Score: 97}, {Plugin: "NodeResourcesBalancedAllocation"}, {Plugin: "ImageLocality"}}})
 	}
 	if err := printDecision(&b, d, 80); err != nil {

@@ -304,11 +304,13 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 	}
 	var rows [][]string
 	for _, s := range d.Scores {
-		mark := ""
-		if s.Node == d.Node {
-			mark = "chosen"
+		for _, node := range s.Nodes {
+			mark := ""
+			if node == d.Node {
+				mark = "chosen"
+			}
+			rows = append(rows, []string{fmt.Sprint(s.Total), mark, node, scoreList(s.Plugins)})
 		}
-		rows = append(rows, []string{fmt.Sprint(s.Total), mark, s.Node, scoreList(s.Plugins)})
 	}
 	return printFitted(w, "\nScores (normalised × weight):", []string{"TOTAL", "", "NODE", "PLUGINS"}, rows, width)
 }

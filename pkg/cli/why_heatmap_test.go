@@ -15,7 +15,7 @@ func TestHeatmap(t *testing.T) {
 		node  string
 		score int64
 	}{{"a", 40}, {"b", 100}} {
-		d.Scores = append(d.Scores, minikctl.NodeScore{Node: s.node, Total: s.score * 3, Plugins: []minikctl.PluginScore{
+		d.Scores = append(d.Scores, minikctl.NodeScores{Nodes: []string{s.node}, Total: s.score * 3, Plugins: []minikctl.PluginScore{
 			{Plugin: "Fit", Raw: s.score, Score: s.score * 3, Weight: 3}, {Plugin: "Image", Weight: 1}}})
 	}
 	var verdicts []minikctl.Verdict

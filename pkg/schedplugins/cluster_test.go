@@ -220,8 +220,11 @@ func TestDecisionNamesTaintsAndChosenNode(t *testing.T) {
 		if v := d.Verdict("db"); v.Reason != "node(s) had untolerated taint(s): taint dedicated=db:NoSchedule" {
 			t.Errorf("verdict about db: %+v", v)
 		}
-		if !slices.ContainsFunc(d.Scores, func(s minikctl.NodeScore) bool { return s.Node == d.Node }) {
+		if !slices.ContainsFunc(d.Scores, func(s minikctl.NodeScores) bool { return slices.Contains(s.Nodes, d.Node) }) {
 			t.Errorf("the scores lack the chosen node %s: %+v", d.Node, d.Scores)
+		}
+		if len(d.Scores) != 1 || len(d.Scores[0].Nodes) != minikctl.MaxListed {
+			t.Errorf("the scores of equal nodes are %+v", d.Scores)
 		}
 		chosen[d.Node] = true
 	}

@@ -208,7 +208,7 @@ func TestAlternatives(t *testing.T) {
 	for _, s := range d.Scores {
 		for _, p := range s.Plugins {
 			if p.Plugin == "DynamicResources" {
-				scores = append(scores, fmt.Sprint(s.Node, " ", p.Raw, " ", p.Score))
+				scores = append(scores, fmt.Sprint(s.Nodes[0], " ", p.Raw, " ", p.Score))
 			}
 		}
 	}

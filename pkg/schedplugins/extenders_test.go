@@ -214,7 +214,7 @@ func TestExtenderScores(t *testing.T) {
 	for _, s := range simulate(t, "", []*corev1.Node{someNode("a"), someNode("b")}, nil, somePod("p", "")).Scores {
 		base[s.Node] = s.Total
 	}
-	scores := map[string]minikctl.NodeScore{}
+	scores := map[string]scheduler.NodeScore{}
 	for _, s := range got.Scores {
 		scores[s.Node] = s
 	}

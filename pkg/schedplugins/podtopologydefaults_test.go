@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
-	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -43,7 +42,7 @@ func withLabels(pairs ...string) func(*corev1.Pod) {
 }
 
 // spreadScores returns the scores of PodTopologySpread by node; "" if it does not score.
-func spreadScores(nodes []minikctl.NodeScore) string {
+func spreadScores(nodes []scheduler.NodeScore) string {
 	var out []string
 	for _, n := range nodes {
 		for _, s := range n.Plugins {

@@ -343,28 +343,42 @@ func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *node
 }
 
 // scores lists the best n nodes, including the chosen one, with the scores of each plugin.
-func (d *decision) scores(n int) []minikctl.NodeScore {
+func (d *decision) scores(n int) []minikctl.NodeScores {
 	best := d.best.top(n)
 	if chosen := d.indexOf(d.node); !slices.Contains(best, chosen) {
 		best[len(best)-1] = chosen // one of more than n equally good nodes
 	}
-	out := make([]minikctl.NodeScore, len(best))
-	parts := make([]minikctl.PluginScore, len(best)*len(d.scorers))
-	for k, i := range best {
-		out[k] = d.scoreInto(i, parts[k*len(d.scorers):(k+1)*len(d.scorers)])
+	var out []minikctl.NodeScores
+	var first []int // the first node of each element of out
+	for _, i := range best {
+		at := len(out) - 1
+		for at >= 0 && out[at].Total == d.totals[i] && !d.scoredAlike(i, first[at]) {
+			at--
+		}
+		if at < 0 || out[at].Total != d.totals[i] {
+			at = len(out)
+			out, first = append(out, minikctl.NodeScores{Total: d.totals[i], Plugins: d.pluginScores(i)}), append(first, i)
+		}
+		out[at].Nodes = append(out[at].Nodes, d.candidates[i].node.Name)
 	}
 	return out
 }
 
-// scoreOf returns the scores of a node.
-func (d *decision) scoreOf(i int) minikctl.NodeScore {
-	return d.scoreInto(i, make([]minikctl.PluginScore, len(d.scorers)))
+// scoredAlike reports whether each plugin gave two nodes the same score.
+func (d *decision) scoredAlike(i, j int) bool {
+	for s := range d.scorers {
+		if d.raw[s][i] != d.raw[s][j] || d.final[s][i] != d.final[s][j] {
+			return false
+		}
+	}
+	return true
 }
 
-// scoreInto returns the scores of a node in a slice with an element for each Score plugin.
-func (d *decision) scoreInto(i int, plugins []minikctl.PluginScore) minikctl.NodeScore {
+// pluginScores returns the scores of a node by each Score plugin.
+func (d *decision) pluginScores(i int) []minikctl.PluginScore {
+	out := make([]minikctl.PluginScore, len(d.scorers))
 	for s, scorer := range d.scorers {
-		plugins[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
+		out[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
 	}
-	return minikctl.NodeScore{Node: d.candidates[i].node.Name, Total: d.totals[i], Plugins: plugins}
+	return out
 }

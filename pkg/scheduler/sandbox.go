@@ -415,7 +415,7 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 	if status := d.statuses[at]; status != nil {
 		out.Rejected = []minikctl.Rejection{{Plugin: status.Plugin(), Reasons: status.Reasons(), Nodes: []string{node}, Count: 1}}
 	} else if d.filtered[at] && d.scored {
-		out.Scores = []minikctl.NodeScore{d.scoreOf(at)}
+		out.Scores = []minikctl.NodeScores{{Nodes: []string{node}, Total: d.totals[at], Plugins: d.pluginScores(at)}}
 	}
 	return out, nil
 }

@@ -57,7 +57,14 @@ type Outcome struct {
 	Node       string
 	Message    string
 	Preemption *Preemption
-	Scores     []minikctl.NodeScore
+	Scores     []NodeScore
+}
+
+// NodeScore is the score of a feasible node.
+type NodeScore struct {
+	Node    string
+	Total   int64
+	Plugins []minikctl.PluginScore
 }
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
@@ -93,7 +100,11 @@ func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 	if d.status != nil {
 		return Outcome{Message: d.message(), Preemption: d.preemption}, nil
 	}
-	return Outcome{Node: d.node.node.Name, Scores: d.scores(d.feasible)}, nil
+	out := Outcome{Node: d.node.node.Name}
+	for _, i := range d.best.top(d.feasible) {
+		out.Scores = append(out.Scores, NodeScore{Node: d.candidates[i].node.Name, Total: d.totals[i], Plugins: d.pluginScores(i)})
+	}
+	return out, nil
 }
 
 // fillSnapshot puts nodes and pods into an empty snapshot. A pod without a UID gets one from its index.

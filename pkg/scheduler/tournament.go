@@ -74,8 +74,8 @@ func (t *tournament) top(n int) []int {
 	if t.count[1] == 0 {
 		return nil
 	}
-	var out []int
-	open := []int{1} // positions whose best player is not in out yet, by best score, then from left to right
+	out := make([]int, 0, min(n, int(t.count[1])))
+	open := append(make([]int, 0, 2*cap(out)+1), 1) // positions whose best player is not in out yet, by best score, then from left to right
 	for len(open) > 0 && len(out) < n {
 		at := open[0]
 		open = open[1:]

@@ -39,7 +39,7 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	out.Extenders = slices.Clone(d.Extenders)
 	out.Scores = slices.Clone(d.Scores)
 	for i, s := range out.Scores {
-		out.Scores[i].Plugins = slices.Clone(s.Plugins)
+		out.Scores[i].Nodes, out.Scores[i].Plugins = slices.Clone(s.Nodes), slices.Clone(s.Plugins)
 	}
 	if d.Preemption != nil {
 		p := *d.Preemption

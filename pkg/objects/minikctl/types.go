@@ -66,9 +66,9 @@ type Decision struct {
 	SkippedFilters []string `json:"skippedFilters,omitempty" protobuf:"bytes,16"`
 	SkippedScores  []string `json:"skippedScores,omitempty" protobuf:"bytes,17"`
 	// RejectedBy is the PreFilter plugin that rejected the pod on all nodes. Excluded is why PreFilter plugins left out nodes, which are then not evaluated.
-	RejectedBy string      `json:"rejectedBy,omitempty" protobuf:"bytes,18"`
-	Excluded   []string    `json:"excluded,omitempty" protobuf:"bytes,19"`
-	Scores     []NodeScore `json:"scores,omitempty" protobuf:"bytes,20"` // of the feasible nodes, best first
+	RejectedBy string       `json:"rejectedBy,omitempty" protobuf:"bytes,18"`
+	Excluded   []string     `json:"excluded,omitempty" protobuf:"bytes,19"`
+	Scores     []NodeScores `json:"scores,omitempty" protobuf:"bytes,20"` // of the best feasible nodes, best first
 	// WokenBy is the event because of which the pod is tried again; nil for its first attempt, and after a backoff without an event.
 	WokenBy *Waking `json:"wokenBy,omitempty" protobuf:"bytes,21"`
 	// Extenders are the calls of HTTP extenders.
@@ -178,9 +178,9 @@ const (
 	Ignored = "Ignored"
 )
 
-// NodeScore is the score of a feasible node.
-type NodeScore struct {
-	Node    string        `json:"node" protobuf:"bytes,1"`
+// NodeScores are the scores of feasible nodes to which each plugin gave the same. In most clusters many nodes are alike.
+type NodeScores struct {
+	Nodes   []string      `json:"nodes" protobuf:"bytes,1"`
 	Total   int64         `json:"total" protobuf:"varint,2"`
 	Plugins []PluginScore `json:"plugins" protobuf:"bytes,3"`
 }

@@ -44,7 +44,7 @@ func (d *Decision) Listed() []string {
 		out = append(out, r.Nodes...)
 	}
 	for _, s := range d.Scores {
-		out = append(out, s.Node)
+		out = append(out, s.Nodes...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -65,8 +65,10 @@ func (d *Decision) Verdict(node string) Verdict {
 		v.filtered(d.Filters, r.Plugin)
 		return v
 	}
+	scored := 0
 	for _, s := range d.Scores {
-		if s.Node == node {
+		scored += len(s.Nodes)
+		if slices.Contains(s.Nodes, node) {
 			v.Outcome, v.Total = Passed, &s.Total
 			v.filtered(d.Filters, "")
 			v.scored(s.Plugins)
@@ -78,7 +80,7 @@ func (d *Decision) Verdict(node string) Verdict {
 	for _, r := range d.Rejected {
 		rejected += r.Count - len(r.Nodes)
 	}
-	if rejected == 0 && len(d.Scores) == d.Feasible && d.Evaluated < d.Nodes {
+	if rejected == 0 && scored == d.Feasible && d.Evaluated < d.Nodes {
 		v.Outcome, v.Reason = NotEvaluated, "enough nodes passed before it was its turn (percentageOfNodesToScore), or the pod was nominated to another one"
 		if len(d.Excluded) > 0 {
 			v.Reason = strings.Join(d.Excluded, ", ")

@@ -15,7 +15,7 @@ func TestVerdict(t *testing.T) {
 			{Plugin: "A", Reasons: []string{"a tainted node"}, Details: []string{"k=v"}, Nodes: []string{"tainted"}, Count: 1},
 			{Plugin: "C", Reasons: []string{"no room", "no port"}, Nodes: []string{"full", "busy"}, Count: 2},
 		},
-		Scores: []minikctl.NodeScore{{Node: "good", Total: 130, Plugins: []minikctl.PluginScore{{Plugin: "X", Raw: 7, Score: 120, Weight: 3}, {Plugin: "Y", Raw: 10, Score: 10, Weight: 1}}}},
+		Scores: []minikctl.NodeScores{{Nodes: []string{"good"}, Total: 130, Plugins: []minikctl.PluginScore{{Plugin: "X", Raw: 7, Score: 120, Weight: 3}, {Plugin: "Y", Raw: 10, Score: 10, Weight: 1}}}},
 	}
 	text := func(v minikctl.Verdict) string {
 		out := []string{v.Outcome, v.Reason}

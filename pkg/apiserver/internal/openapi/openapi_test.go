@@ -350,7 +350,7 @@ func TestOwnKindsAreDescribed(t *testing.T) {
 	if d == nil {
 		t.Fatal("there is no Decision")
 	}
-	if got := d.Properties["scores"].Items.Schema.Ref.String(); got != refPrefix+"dev.minikctl.v1.NodeScore" {
+	if got := d.Properties["scores"].Items.Schema.Ref.String(); got != refPrefix+"dev.minikctl.v1.NodeScores" {
 		t.Errorf("scores are %q", got)
 	}
 	if !slices.Contains(d.Required, "pod") || slices.Contains(d.Required, "message") {
