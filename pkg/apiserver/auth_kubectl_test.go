@@ -97,7 +97,7 @@ func TestAnonymousReadsHealthOnly(t *testing.T) {
 	for path, want := range map[string]int{
 		"/healthz": 200, "/livez": 200, "/readyz": 200, "/version": 200,
 		"/": 403, "/api": 403, "/apis": 403, "/api/v1": 403, "/apis/apps/v1": 403, "/metrics": 403, "/openapi/v2": 403, "/openapi/v3": 403,
-		"/debug/pprof/": 403, "/openid/v1/jwks": 403, "/.well-known/openid-configuration": 403, "/healthz/ping": 403,
+		"/debug/pprof/": 403, "/debug/flags/v": 403, "/openid/v1/jwks": 403, "/.well-known/openid-configuration": 403, "/healthz/ping": 403,
 		"/api/v1/namespaces/kube-system/secrets": 403, "/api/v1/pods": 403, "/apis/nonsense/v1/x": 403,
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles": 403, "/apis/minikctl.dev/v1alpha1/traces": 403,
 	} {

@@ -244,7 +244,7 @@ func TestFormBodies(t *testing.T) {
 func TestUncleanPaths(t *testing.T) {
 	e := apiservertest.New(t)
 	for path, want := range map[string]int{
-		"/healthz": 200, "/healthz/": 200, "/debug/pprof/": 200, "//healthz": 404, "/healthz//": 404, "//": 404, "/./version": 404, "/api/../version": 404, "/apis//": 404,
+		"/healthz": 200, "/healthz/": 200, "/debug/pprof/": 200, "/debug/flags/": 200, "/debug/flags/v": 406, "//healthz": 404, "/healthz//": 404, "//": 404, "/./version": 404, "/api/../version": 404, "/apis//": 404,
 	} {
 		if resp, _ := do(t, e, "GET", path, ""); resp.StatusCode != want || resp.Request.URL.Path != path {
 			t.Errorf("%s: got %s of %s, want %d", path, resp.Status, resp.Request.URL.Path, want)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -102,6 +103,19 @@ func (k *KubeletConfig) complete() error {
 		return fmt.Errorf("kubelet: %w", err)
 	}
 	return k.checkShutdown()
+}
+
+// settings returns the settings that are fields of a KubeletConfiguration, with the defaults that are in force.
+func (k *KubeletConfig) settings() map[string]any {
+	shown := *k
+	shown.EvictionPressureTransitionPeriod.Duration = k.eviction().TransitionPeriod
+	shown.PodPIDsLimit = cmp.Or(k.PodPIDsLimit, -1)
+	shown.SecurityContext, shown.MountPaths, shown.PodUsers = "", "", ""
+	out := map[string]any{}
+	if raw, err := json.Marshal(shown); err != nil || json.Unmarshal(raw, &out) != nil {
+		return nil // impossible: the settings have been read from JSON
+	}
+	return out
 }
 
 // HavePodUsers reports whether pods of process nodes have users of their own.

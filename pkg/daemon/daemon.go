@@ -5,7 +5,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/klog/v2"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/autostart"
@@ -25,6 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/logs"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
@@ -73,7 +72,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 			reportStart(err)
 		}
 	}()
-	if err := setUpLog(cfg.LogLevel); err != nil {
+	if err := logs.SetUp(os.Stderr, clock.Real(), cfg.LogLevel); err != nil {
 		return err
 	}
 	d := &Daemon{
@@ -283,15 +282,4 @@ func (d *Daemon) close() error {
 		errs = append(errs, c())
 	}
 	return errors.Join(errs...)
-}
-
-// setUpLog sends the program's log to standard error, from this level on.
-func setUpLog(level string) error {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("log level: %w", err)
-	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})))
-	klog.SetSlogLogger(slog.Default()) // for Kubernetes' libraries
-	return nil
 }

@@ -100,7 +100,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	}
 	cfg := kubelet.HostConfig{
 		Caches: caches, Images: d.images, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
-		PodUsers: d.cfg.Kubelet.HavePodUsers(), Flags: d.cfg.flags(),
+		PodUsers: d.cfg.Kubelet.HavePodUsers(), Flags: d.cfg.flags(), Settings: d.cfg.Kubelet.settings(),
 	}
 	stages, err := d.stages(caches)
 	if err != nil {

@@ -33,6 +33,9 @@ type HostConfig struct {
 	Server *Server           // serves logs and exec of all nodes; nil: none
 	Flags  map[string]string // of the process, for the server's /flagz
 
+	// Settings are the fields of a KubeletConfiguration that the config sets, for the server's /configz.
+	Settings map[string]any
+
 	// Memory is the directory of volumes in memory, created with the first one; "": they are on disk.
 	Memory string
 

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/health"
+	"github.com/minikctl/minikctl/pkg/logs"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
@@ -64,7 +65,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // debugPaths are those that /statusz names.
-var debugPaths = [...]string{"/checkpoint", "/flagz", "/healthz", "/metrics", "/pods", "/stats", "/statusz"}
+var debugPaths = [...]string{"/checkpoint", "/configz", "/flagz", "/healthz", "/metrics", "/pods", "/stats", "/statusz"}
 
 // checksOf returns the checks of the health of kubelets.
 func checksOf(nodes []*Kubelet) []health.Check {
@@ -89,6 +90,8 @@ func (s *Server) Handler() http.Handler {
 	serve("GET /metrics/slis", subresources{"metrics"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { healths.Metrics(w, r) })
 	serve("/statusz", subresources{"statusz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Statusz(w, r) })
 	serve("/flagz", subresources{"configz"}, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { s.host.zpages.Flagz(w, r) })
+	serve("/debug/flags/v", proxy, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { logs.Verbosity(w, r) })
+	serve("/configz", subresources{"configz", "proxy"}, oneNode(s.configz))
 	for _, path := range []string{"/pods", "/pods/{$}"} {
 		serve("GET "+path, subresources{"pods", "proxy"}, s.pods)
 	}

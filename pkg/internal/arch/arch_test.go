@@ -27,7 +27,7 @@ var layers = map[string]float64{
 	"apiserver/pki": 2, "store/changelog": 1.5, "store/backup": 1.5, "store/memory": 2, "store/badger": 2, "store/storetest": 2, "client/upstream": 2, "client/clienttest": 2, "reconcile": 2,
 	"apply": 2, "dev": 3, "network/addr": 2, "images": 2,
 	"store": 1, "client": 1,
-	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "health": 0, "release": -1, "zpages": 0.5, "dirwatch": 0, "filelock": -1, "supervisor": 0, "autostart": 0, "early": 1,
+	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "health": 0, "release": -1, "zpages": 0.5, "logs": 0.5, "dirwatch": 0, "filelock": -1, "supervisor": 0, "autostart": 0, "early": 1,
 }
 
 // storeUsers are the only packages that may import the store: the API server, the drivers, and the daemon that composes them.

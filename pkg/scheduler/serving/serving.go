@@ -28,6 +28,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client/review"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/health"
+	"github.com/minikctl/minikctl/pkg/logs"
 	"github.com/minikctl/minikctl/pkg/zpages"
 )
 
@@ -90,10 +91,11 @@ func (s *Server) handler(running context.Context) http.Handler {
 	}
 	mux.HandleFunc("/metrics", s.metrics)
 	mux.HandleFunc("/configz", s.configz)
-	for path, profile := range map[string]http.HandlerFunc{
+	for path, page := range map[string]http.HandlerFunc{
 		"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
+		"/debug/flags/": logs.Flags,
 	} {
-		mux.HandleFunc(path, s.profiling(profile))
+		mux.HandleFunc(path, s.debugging(page))
 	}
 	pages := zpages.New("kube-scheduler", s.Clock, s.Flags, paths)
 	mux.HandleFunc("/statusz", pages.Statusz)
@@ -112,8 +114,8 @@ func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]json.RawMessage{"componentconfig": raw}) // fails only when the client has disconnected
 }
 
-// profiling serves a profile unless the configuration has enableProfiling: false.
-func (s *Server) profiling(serve http.HandlerFunc) http.HandlerFunc {
+// debugging serves a page unless the configuration has enableProfiling: false.
+func (s *Server) debugging(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, enabled := s.Scheduler.Configuration(); !enabled {
 			http.NotFound(w, r)

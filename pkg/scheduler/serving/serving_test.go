@@ -148,6 +148,10 @@ func TestServer(t *testing.T) {
 	check("profiles", "/debug/pprof/", apiservertest.AdminToken, 200, "goroutine")
 	check("a profile", "/debug/pprof/goroutine?debug=1", apiservertest.AdminToken, 200, "goroutine profile: total")
 	check("a path that does not exist", "/other", apiservertest.AdminToken, 404, "")
+	check("flags that can be set", "/debug/flags/", apiservertest.AdminToken, 200, "<tr>v<br>")
+	check("a method that does not set the verbosity", "/debug/flags/v", apiservertest.AdminToken, 406, "unsupported http method\n")
+	check("a flag without the right", "/debug/flags/v", apiservertest.AliceToken, 403, `User \"alice\" cannot get path \"/debug/flags/v\"`)
 	s.unprofiled.Store(true)
+	check("a flag where profiling is disabled", "/debug/flags/v", apiservertest.AdminToken, 404, "")
 	check("profiles that are disabled", "/debug/pprof/goroutine", apiservertest.AdminToken, 404, "")
 }

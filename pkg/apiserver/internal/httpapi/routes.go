@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/minikctl/minikctl/pkg/logs"
 	"github.com/minikctl/minikctl/pkg/release"
 )
 
@@ -44,6 +45,7 @@ func (s *Handler) pages() []page {
 		{"/openid/v1/jwks", s.keySet}, {"/.well-known/openid-configuration", s.openID},
 		{"/debug/pprof/", pprof.Index}, {"/debug/pprof/profile", pprof.Profile}, {"/debug/pprof/symbol", pprof.Symbol},
 		{"/debug/pprof/trace", pprof.Trace}, {"/debug/store/", s.backup},
+		{"/debug/flags/", logs.Flags},
 	}
 }
 
