@@ -1,6 +1,8 @@
 package kubelet
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 
@@ -9,6 +11,9 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/health"
+	"github.com/minikctl/minikctl/pkg/logs/logstest"
 )
 
 // TestConfiguration checks that the configuration is one that Kubernetes' strict decoding accepts, and that it has the values in force.
@@ -33,4 +38,21 @@ func TestConfiguration(t *testing.T) {
 		!*got.EnableDebugFlagsHandler || *got.EnableProfilingHandler || got.Kind != "KubeletConfiguration" || got.APIVersion != v1beta1.SchemeGroupVersion.String() {
 		t.Errorf("%s", raw)
 	}
+}
+
+// TestBlockedLog checks that the kubelet is unhealthy while its log is blocked.
+func TestBlockedLog(t *testing.T) {
+	code := func() int {
+		w := httptest.NewRecorder()
+		health.NewServer().Serve(w, httptest.NewRequest("GET", "/healthz/log", nil), checksOf(nil))
+		return w.Code
+	}
+	if got := code(); got != http.StatusOK {
+		t.Errorf("%d before the log is blocked", got)
+	}
+	logstest.Blocked(t, func() {
+		if got := code(); got != http.StatusInternalServerError {
+			t.Errorf("%d while the log is blocked", got)
+		}
+	})
 }

@@ -69,7 +69,7 @@ var debugPaths = [...]string{"/checkpoint", "/configz", "/flagz", "/healthz", "/
 
 // checksOf returns the checks of the health of kubelets.
 func checksOf(nodes []*Kubelet) []health.Check {
-	return []health.Check{health.Ping, {Name: "log", Run: health.Ping.Run}, {Name: "syncloop", Run: func(context.Context) error {
+	return []health.Check{health.Ping, logs.Check, {Name: "syncloop", Run: func(context.Context) error {
 		if slices.ContainsFunc(nodes, (*Kubelet).stalled) {
 			return errors.New("sync Loop took longer than expected")
 		}

@@ -6,13 +6,14 @@ import (
 	"net/http"
 
 	"github.com/minikctl/minikctl/pkg/health"
+	"github.com/minikctl/minikctl/pkg/logs"
 )
 
 // checks returns the checks of the server's health in the order of the response. ready adds those of /readyz.
 func (s *Handler) checks(ready bool) []health.Check {
 	out := []health.Check{
 		health.Ping,
-		{Name: "log", Run: health.Ping.Run},
+		logs.Check,
 		{Name: "etcd", Run: s.config.Healthy},
 		{Name: "poststarthook/bootstrap-system-objects", Run: func(context.Context) error {
 			select {
