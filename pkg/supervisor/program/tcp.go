@@ -12,6 +12,7 @@ import (
 type listener struct {
 	file *os.File
 	raw  syscall.RawConn
+	port int // that listen was called with
 }
 
 const (
@@ -29,7 +30,7 @@ func listen(where string, port int) (*listener, error) {
 				err = syscall.Bind(fd, &syscall.SockaddrInet6{Port: port})
 			}
 			if err == nil {
-				return newListener(fd)
+				return newListener(fd, port)
 			}
 			syscall.Close(fd)
 			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
@@ -49,7 +50,7 @@ func listen(where string, port int) (*listener, error) {
 		syscall.Close(fd)
 		return nil, err
 	}
-	return newListener(fd)
+	return newListener(fd, port)
 }
 
 func tcpSocket(family int) (int, error) {
@@ -67,7 +68,7 @@ func tcpSocket(family int) (int, error) {
 	return fd, nil
 }
 
-func newListener(fd int) (*listener, error) {
+func newListener(fd, port int) (*listener, error) {
 	err := syscall.Listen(fd, backlog)
 	if err == nil {
 		err = syscall.SetNonblock(fd, true)
@@ -82,7 +83,7 @@ func newListener(fd int) (*listener, error) {
 		f.Close()
 		return nil, err
 	}
-	return &listener{f, raw}, nil
+	return &listener{f, raw, port}, nil
 }
 
 func (l *listener) close() { l.file.Close() }

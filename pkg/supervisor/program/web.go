@@ -101,7 +101,7 @@ func serve(id identity, listeners []*listener, end <-chan os.Signal) {
 		srv := newServer(l, id.respond)
 		servers = append(servers, srv)
 		go srv.run()
-		fmt.Printf("listening on %s\n", l.address())
+		fmt.Println(listening(l.address(), l.port))
 	}
 	trim.Later()
 	<-end
@@ -111,6 +111,15 @@ func serve(id identity, listeners []*listener, end <-chan os.Signal) {
 		ended.Go(func() { srv.shutdown(drain) })
 	}
 	ended.Wait()
+}
+
+// listening returns the line of the log about a listener on a port. A port below 1024 may have another number outside of the pod.
+func listening(address string, port int) string {
+	line := "listening on " + address
+	if port != 0 && !strings.HasSuffix(address, ":"+strconv.Itoa(port)) {
+		line += fmt.Sprintf(", which is port %d of the pod", port)
+	}
+	return line
 }
 
 func (id identity) respond(r *request) response {

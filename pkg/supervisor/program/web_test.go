@@ -30,6 +30,23 @@ func serveWeb(t *testing.T, id identity) (url string, srv *server) {
 	return "http://" + l.address(), srv
 }
 
+// TestListening checks the lines of the log about the ports.
+func TestListening(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		port    int
+		want    string
+	}{
+		{"127.106.1.2:8080", 8080, "listening on 127.106.1.2:8080"},
+		{"127.106.1.2:64592", 80, "listening on 127.106.1.2:64592, which is port 80 of the pod"},
+		{"127.106.1.2:40001", 0, "listening on 127.106.1.2:40001"},
+	} {
+		if got := listening(c.address, c.port); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
 func TestWebShowsIdentity(t *testing.T) {
 	id := identity{Pod: "web-1", Namespace: "shop", Node: "node-2", Address: "127.5.0.7", Hostname: "web-1", Image: "nginx"}
 	url, _ := serveWeb(t, id)
