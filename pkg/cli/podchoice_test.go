@@ -9,10 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
 // TestChosenPod checks which pod of a workload the verbs choose whose ready pods are being deleted.
 func TestChosenPod(t *testing.T) {
+	cmdutil.BehaviorOnFatal(func(string, int) {}) // kubectl's verbs would end the process
+	t.Cleanup(cmdutil.DefaultBehaviorOnFatal)
 	pod := func(name, phase, ready, deleted string) string {
 		if deleted != "" {
 			deleted = `"deletionTimestamp":"` + deleted + `",`
