@@ -47,17 +47,45 @@ func Args[A any](raw []byte, defaults func() A) (A, error) {
 }
 
 // DecodePaths is Decode with the paths of unknown and repeated fields: unknown field "a[0].b". Unlike Decode it tells upper from lower
-// case in names of fields.
+// case in names of fields, and returns all errors: repeated fields, values of wrong types and unknown fields.
 func DecodePaths(raw []byte, into any) error {
+	var errs []error
 	converted, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
-		return Decode(raw, into) // for its message
+		errs = append(errs, explain(raw, into, err))
+		if converted, err = yaml.YAMLToJSON(raw); err != nil {
+			return errors.Join(errs...)
+		}
 	}
 	strict, err := kjson.UnmarshalStrict(converted, into)
 	if err != nil {
-		return Decode(raw, into)
+		lenient := Decode(raw, into) // which reads n as a string where one is expected
+		if lenient == nil {
+			return nil
+		}
+		wrong, unknown := decodeWrong(converted, into)
+		if len(errs)+len(wrong)+len(unknown) == 0 {
+			wrong = []error{lenient}
+		}
+		errs, strict = append(errs, wrong...), unknown
 	}
-	return errors.Join(strict...)
+	return errors.Join(append(errs, strict...)...)
+}
+
+// decodeWrong returns the errors of the values of a document that cannot be decoded, and those of its unknown fields.
+func decodeWrong(converted []byte, into any) (wrong, unknown []error) {
+	var document any
+	if err := json.Unmarshal(converted, &document); err != nil {
+		return nil, nil
+	}
+	p := pruner{into: reflect.TypeOf(into).Elem()}
+	kept, _ := p.prune(document, func(of any) any { return of })
+	rest, err := json.Marshal(kept)
+	if err != nil {
+		return p.errors, nil
+	}
+	unknown, _ = kjson.UnmarshalStrict(rest, reflect.New(p.into).Interface()) // what cannot be decoded is among the wrong ones
+	return p.errors, unknown
 }
 
 // Decode decodes raw (JSON or YAML) into the value that into points at. Unknown and duplicate fields are errors. The errors do not contain
@@ -67,6 +95,11 @@ func Decode(raw []byte, into any) error {
 	if err == nil {
 		return nil
 	}
+	return explain(raw, into, err)
+}
+
+// explain returns the error of decoding raw for users.
+func explain(raw []byte, into any, err error) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
 		return fmt.Errorf("%s: a %s is not %s", wrong.Field, wrong.Value, wanted(wrong.Type))
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
@@ -40,6 +42,38 @@ func TestArgs(t *testing.T) {
 				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestDecodePaths checks that all errors of a document are returned.
+func TestDecodePaths(t *testing.T) {
+	type item struct {
+		Name string          `json:"name"`
+		Wait metav1.Duration `json:"wait"`
+	}
+	type document struct {
+		Limit int             `json:"limit"`
+		Items []item          `json:"items"`
+		By    map[string]bool `json:"by"`
+	}
+	for _, c := range []struct{ name, raw, want string }{
+		{"nothing wrong", "limit: 1\nitems: [{name: a}]\nby: {x: true}", ""},
+		{"types and unknown fields", "limit: much\nlmit: 2\nitems: [{name: [a]}, {nme: a, wait: long}, 5]\nby: {x: 1}",
+			"by: a number is not true or false\nitems.name: a array is not a string\nitems[1].wait: \"long\" is not a duration such as 90m\nitems: a number is not a mapping\nlimit: a string is not a number in its range\n" +
+				"unknown field \"items[1].nme\"\nunknown field \"lmit\""},
+		{"a list for a mapping", "by: [{x: true}, 1]\nlmit: 2", "by: a array is not a mapping\nunknown field \"lmit\""},
+		{"repeated and unknown fields", "limit: 1\nlimit: 2\nlmit: 3", "yaml: unmarshal errors:\n  line 2: key \"limit\" already set in map\nunknown field \"lmit\""},
+		{"a name that YAML reads as a boolean", "items: [{name: n}]", ""},
+		{"a name that YAML reads as a boolean, and an unknown field", "items: [{name: n}]\nlmit: 2", "unknown field \"lmit\""},
+		{"no YAML", "limit: [", "yaml: line 1: did not find expected node content"},
+	} {
+		got := ""
+		if err := plug.DecodePaths([]byte(c.raw), &document{}); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
+		}
 	}
 }
 

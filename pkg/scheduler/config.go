@@ -69,9 +69,37 @@ func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
 	}
 	c := &configv1.KubeSchedulerConfiguration{}
 	if err := plug.DecodePaths(raw, c); err != nil {
-		return nil, err
+		return nil, errors.Join(err, decodeArgs(c))
 	}
 	return c, nil
+}
+
+// decodeArgs decodes the arguments of Kubernetes' plugins, and returns the errors, as far as c could be decoded itself. Those of a configuration without
+// errors are decoded by their plugins.
+func decodeArgs(c *configv1.KubeSchedulerConfiguration) error {
+	into := map[string]func() any{
+		"DefaultPreemption":               func() any { return new(configv1.DefaultPreemptionArgs) },
+		"DynamicResources":                func() any { return new(configv1.DynamicResourcesArgs) },
+		"InterPodAffinity":                func() any { return new(configv1.InterPodAffinityArgs) },
+		"NodeAffinity":                    func() any { return new(configv1.NodeAffinityArgs) },
+		"NodeResourcesBalancedAllocation": func() any { return new(configv1.NodeResourcesBalancedAllocationArgs) },
+		"NodeResourcesFit":                func() any { return new(configv1.NodeResourcesFitArgs) },
+		"PodTopologySpread":               func() any { return new(configv1.PodTopologySpreadArgs) },
+		"VolumeBinding":                   func() any { return new(configv1.VolumeBindingArgs) },
+	}
+	var errs []error
+	for i, p := range c.Profiles {
+		for _, given := range p.PluginConfig {
+			args := into[given.Name]
+			if args == nil || len(given.Args.Raw) == 0 {
+				continue
+			}
+			if err := plug.DecodePaths(given.Args.Raw, args()); err != nil {
+				errs = append(errs, atArgs(profilePath(i), p.PluginConfig, given.Name, utilerrors.NewAggregate(flatten(err)))...)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // settings is a configuration without the profiles' plugins.
