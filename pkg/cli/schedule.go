@@ -70,6 +70,9 @@ pods that no controller replaces, and the PodDisruptionBudgets that would delay 
 				fmt.Fprintln(env.Err, "Warning:", w)
 			}
 			workloads = append(replaced, workloads...)
+			for _, w := range cluster.Guessed(workloads) {
+				fmt.Fprintln(env.Err, "Warning:", w)
+			}
 			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), cluster, workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)

@@ -42,6 +42,9 @@ greater of the requested parts of its CPU and memory; and the pods per second of
 			if err != nil {
 				return err
 			}
+			for _, w := range cluster.Guessed(workloads) {
+				fmt.Fprintln(env.Err, "Warning:", w)
+			}
 			var all [][]*whatif.Result
 			for _, file := range configs {
 				config, err := scheduler.ReadConfig(file)

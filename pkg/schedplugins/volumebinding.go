@@ -230,6 +230,9 @@ func (b *volumeBinding) Filter(_ context.Context, state framework.CycleState, _ 
 	if len(reasons) > 0 {
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasons...)
 	}
+	if reason := b.neverProvisioned(found.provision, pod.classes); reason != "" {
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reason)
+	}
 	pod.mu.Lock()
 	pod.nodes[node.Name] = found
 	pod.mu.Unlock()

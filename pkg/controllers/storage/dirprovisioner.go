@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +97,7 @@ func (r dirProvisioner) provision(ctx context.Context, claim *corev1.PersistentV
 	failed := func(err error) {
 		r.env.Events.Event(ctx, claim, corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("failed to provision volume with StorageClass %q: %v", className, err))
 	}
-	if err := refused(claim, class); err != nil {
+	if err := storage.DirRefuses(claim, class); err != nil {
 		failed(err)
 		return nil
 	}
@@ -109,7 +108,7 @@ func (r dirProvisioner) provision(ctx context.Context, claim *corev1.PersistentV
 			return r.reschedule(ctx, claim)
 		}
 	}
-	v := newDirVolume(claim, class, node, r.env.Volumes)
+	v := storage.DirVolume(claim, class, node, r.env.Volumes)
 	if err := r.makeDir(v.Spec.HostPath.Path); err != nil {
 		failed(err)
 		return err
@@ -129,61 +128,6 @@ func (r dirProvisioner) reschedule(ctx context.Context, claim *corev1.Persistent
 	delete(claim.Annotations, volume.AnnSelectedNode)
 	_, err := r.env.Client.Update(ctx, client.In(persistentVolumeClaims, keyOf(claim)), claim, metav1.UpdateOptions{})
 	return controller.IgnoreNotFound(err)
-}
-
-// refused returns why a directory can't serve a claim.
-func refused(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
-	switch {
-	case claim.Spec.Selector != nil:
-		return errors.New("claim.Spec.Selector is not supported")
-	case claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock:
-		return errors.New("block volumes are not supported: a volume is a directory")
-	case claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil:
-		return errors.New("data sources are not supported")
-	case len(class.Parameters) > 0:
-		return fmt.Errorf("unknown parameters %v: there are none", slices.Sorted(maps.Keys(class.Parameters)))
-	case len(class.MountOptions) > 0:
-		return fmt.Errorf("mount options %v are not supported: nothing is mounted", class.MountOptions)
-	}
-	return nil
-}
-
-// newDirVolume returns the volume of a claim, in a directory below dir. A claim of one node is bound to the selected node, as
-// with other local provisioners; claims of many nodes are not, since all nodes of a machine have its directories.
-func newDirVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node, dir string) *corev1.PersistentVolume {
-	name, policy := "pvc-"+string(claim.UID), corev1.PersistentVolumeReclaimDelete
-	if class.ReclaimPolicy != nil {
-		policy = *class.ReclaimPolicy
-	}
-	if dir == "" {
-		dir = "/var/lib/minikctl/volumes" // of simulated pods, which use no files
-	}
-	path := filepath.Join(dir, name+"_"+claim.Namespace+"_"+claim.Name)
-	v := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{volume.AnnDynamicallyProvisioned: storage.DirProvisioner}},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
-			AccessModes:                   slices.Clone(claim.Spec.AccessModes),
-			PersistentVolumeReclaimPolicy: policy, StorageClassName: class.Name, VolumeMode: claim.Spec.VolumeMode,
-			VolumeAttributesClassName: claim.Spec.VolumeAttributesClassName,
-			ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-				ResourceVersion: claim.ResourceVersion},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectoryOrCreate)}},
-		},
-	}
-	if policy == corev1.PersistentVolumeReclaimDelete {
-		v.Finalizers = []string{volume.PVDeletionProtectionFinalizer}
-	}
-	shared := slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany)
-	if node != nil && !shared {
-		host := node.Labels[corev1.LabelHostname]
-		if host == "" {
-			host = node.Name
-		}
-		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
-	}
-	return v
 }
 
 // makeDir makes the directory of a volume. Every user may write to it: containers may run as others than the daemon.

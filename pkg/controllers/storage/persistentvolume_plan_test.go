@@ -218,18 +218,6 @@ func TestClaimStatus(t *testing.T) {
 	}
 }
 
-// TestDriverOf: in-tree provisioners that CSI has replaced name their drivers, and no other in-tree one exists.
-func TestDriverOf(t *testing.T) {
-	for provisioner, want := range map[string]string{
-		"example.com/disk": "example.com/disk", "kubernetes.io/aws-ebs": "ebs.csi.aws.com", "kubernetes.io/no-provisioner": "",
-	} {
-		got, err := driverOf(provisioner)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: got %q, %v", provisioner, got, err)
-		}
-	}
-}
-
 // TestDeleteHostPath: only what is below /tmp is deleted, and nothing that a link leads to.
 func TestDeleteHostPath(t *testing.T) {
 	dir, err := os.MkdirTemp(deletable, "hostpath")

@@ -12,32 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
-
-// inTree is the prefix of the names of Kubernetes' own volume plugins.
-const inTree = "kubernetes.io/"
-
-// migrated maps the in-tree plugins that CSI drivers have replaced to these drivers.
-var migrated = map[string]string{
-	"kubernetes.io/aws-ebs":         "ebs.csi.aws.com",
-	"kubernetes.io/azure-disk":      "disk.csi.azure.com",
-	"kubernetes.io/azure-file":      "file.csi.azure.com",
-	"kubernetes.io/cinder":          "cinder.csi.openstack.org",
-	"kubernetes.io/gce-pd":          "pd.csi.storage.gke.io",
-	"kubernetes.io/portworx-volume": "pxd.portworx.com",
-	"kubernetes.io/vsphere-volume":  "csi.vsphere.vmware.com",
-}
-
-// driverOf returns the provisioner that acts for a StorageClass's provisioner, and an error if none can.
-func driverOf(provisioner string) (string, error) {
-	if driver, ok := migrated[provisioner]; ok {
-		return driver, nil
-	}
-	if strings.HasPrefix(provisioner, inTree) {
-		return "", fmt.Errorf("no volume plugin matched name: %s", provisioner)
-	}
-	return provisioner, nil
-}
 
 // requestVolume annotates a claim with the provisioner of its class, which then creates the volume. class is nil if it does not exist.
 func (r binder) requestVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
@@ -48,7 +25,7 @@ func (r binder) requestVolume(ctx context.Context, claim *corev1.PersistentVolum
 		fail(apierrors.NewNotFound(schema.GroupResource{Group: storageClasses.Group, Resource: "storageclass"}, volume.GetPersistentVolumeClaimClass(claim)))
 		return nil
 	}
-	driver, err := driverOf(class.Provisioner)
+	driver, err := storage.DriverOf(class.Provisioner)
 	if err != nil {
 		fail(err)
 		return nil
@@ -73,7 +50,7 @@ func (r binder) annotateMigratedClaim(ctx context.Context, claim *corev1.Persist
 	if !ok {
 		provisioner = claim.Annotations[volume.AnnBetaStorageProvisioner]
 	}
-	if provisioner == "" || claim.Annotations[volume.AnnMigratedTo] == migrated[provisioner] {
+	if provisioner == "" || claim.Annotations[volume.AnnMigratedTo] == storage.MigratedTo(provisioner) {
 		return claim, nil
 	}
 	claim = claim.DeepCopy()
@@ -88,7 +65,7 @@ func (r binder) annotateMigratedVolume(ctx context.Context, v *corev1.Persistent
 		return v, nil
 	}
 	finalizers := deletionFinalizers(v)
-	if v.Annotations[volume.AnnMigratedTo] == migrated[provisioner] && slices.Equal(finalizers, v.Finalizers) {
+	if v.Annotations[volume.AnnMigratedTo] == storage.MigratedTo(provisioner) && slices.Equal(finalizers, v.Finalizers) {
 		return v, nil
 	}
 	v = v.DeepCopy()
@@ -98,7 +75,7 @@ func (r binder) annotateMigratedVolume(ctx context.Context, v *corev1.Persistent
 }
 
 func setMigrated(meta *metav1.ObjectMeta, provisioner string) {
-	if driver := migrated[provisioner]; driver != "" {
+	if driver := storage.MigratedTo(provisioner); driver != "" {
 		meta.Annotations[volume.AnnMigratedTo] = driver
 	} else {
 		delete(meta.Annotations, volume.AnnMigratedTo)
@@ -113,9 +90,9 @@ func deletionFinalizers(v *corev1.PersistentVolume) []string {
 		return slices.DeleteFunc(slices.Clone(v.Finalizers), func(f string) bool { return slices.Contains(names, f) })
 	}
 	switch {
-	case migrated[provisioner] != "":
+	case storage.MigratedTo(provisioner) != "":
 		return without(volume.PVDeletionInTreeProtectionFinalizer)
-	case !strings.HasPrefix(provisioner, inTree):
+	case !strings.HasPrefix(provisioner, storage.InTree):
 		return v.Finalizers
 	case v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
 		return without(volume.PVDeletionInTreeProtectionFinalizer, volume.PVDeletionProtectionFinalizer)

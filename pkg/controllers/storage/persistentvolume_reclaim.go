@@ -16,6 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
 
 // reclaim reclaims a released volume by its policy.
@@ -37,7 +38,7 @@ func (r binder) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 // external reports whether the provisioner that created a volume deletes it.
 func external(v *corev1.PersistentVolume) bool {
 	if provisioner := v.Annotations[volume.AnnDynamicallyProvisioned]; provisioner != "" {
-		return !strings.HasPrefix(provisioner, inTree)
+		return !strings.HasPrefix(provisioner, storage.InTree)
 	}
 	return v.Spec.CSI != nil
 }
@@ -47,7 +48,7 @@ func (r binder) delete(ctx context.Context, v *corev1.PersistentVolume) error {
 	if external(v) {
 		return nil
 	}
-	if v.Spec.HostPath == nil || strings.HasPrefix(v.Annotations[volume.AnnDynamicallyProvisioned], inTree) {
+	if v.Spec.HostPath == nil || strings.HasPrefix(v.Annotations[volume.AnnDynamicallyProvisioned], storage.InTree) {
 		return r.fail(ctx, v, "VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name))
 	}
 	err := deleteHostPath(v.Spec.HostPath.Path, r.env.Volumes != "")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 	volumes "github.com/minikctl/minikctl/pkg/objects/volume"
 )
@@ -100,8 +101,7 @@ func available(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return v
 }
 
-// immediate returns the volume that a claim gets without a pod, and the claim with it; nil: none. One that is provisioned can be used on all nodes: where it
-// will be is not known.
+// immediate returns the volume that a claim gets without a pod, and the claim with it; nil: none.
 func (s *Storage) immediate(claim *corev1.PersistentVolumeClaim, from []*corev1.PersistentVolume) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
 	name := volume.GetPersistentVolumeClaimClass(claim)
 	i := slices.IndexFunc(s.Classes, func(c *storagev1.StorageClass) bool { return c.Name == name })
@@ -115,19 +115,79 @@ func (s *Storage) immediate(claim *corev1.PersistentVolumeClaim, from []*corev1.
 	switch {
 	case err != nil:
 		return nil, nil
-	case v != nil:
-		return volumes.Bind(v, claim)
-	case i < 0 || claim.Spec.VolumeName != "" || s.Classes[i].Provisioner == "" || s.Classes[i].Provisioner == volume.NotSupportedProvisioner:
+	case v == nil && i >= 0 && claim.Spec.VolumeName == "":
+		v = provisioned(claim, s.Classes[i])
+	}
+	if v == nil {
 		return nil, nil
 	}
-	made := fmt.Sprintf("pvc-%s-%s", claim.Namespace, claim.Name)
-	return volumes.Bind(&corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: made},
+	return volumes.Bind(v, claim)
+}
+
+// provisioned returns the volume that the provisioner of a class makes for a claim before it has a pod, nil if it makes none. Where the volume is, only the
+// cluster's own provisioner is known to say: on all nodes. Of the volume of another one, only the topologies that the class allows are known.
+func provisioned(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) *corev1.PersistentVolume {
+	driver, err := storage.DriverOf(class.Provisioner)
+	if err != nil || driver == "" || driver == storage.DirProvisioner && storage.DirRefuses(claim, class) != nil {
+		return nil
+	}
+	name := fmt.Sprintf("pvc-%s-%s", claim.Namespace, claim.Name)
+	if driver == storage.DirProvisioner {
+		v := storage.DirVolume(claim, class, nil, "")
+		v.Name = name
+		return v
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{volume.AnnDynamicallyProvisioned: driver}},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: name, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: s.Classes[i].Provisioner, VolumeHandle: made}},
+			StorageClassName: class.Name, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests, NodeAffinity: affinityOf(class.AllowedTopologies),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}},
 		},
-	}, claim)
+	}
+}
+
+// affinityOf returns the affinity to the nodes of topologies, nil if there are none.
+func affinityOf(topologies []corev1.TopologySelectorTerm) *corev1.VolumeNodeAffinity {
+	if len(topologies) == 0 {
+		return nil
+	}
+	required := &corev1.NodeSelector{}
+	for _, t := range topologies {
+		var term corev1.NodeSelectorTerm
+		for _, e := range t.MatchLabelExpressions {
+			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: e.Key, Operator: corev1.NodeSelectorOpIn, Values: e.Values})
+		}
+		required.NodeSelectorTerms = append(required.NodeSelectorTerms, term)
+	}
+	return &corev1.VolumeNodeAffinity{Required: required}
+}
+
+// Guessed returns the claims of the workloads' pods whose volumes a provisioner makes before the pods are scheduled, in a place that is not known.
+func (c *Cluster) Guessed(workloads []Workload) (out []string) {
+	made := map[objects.Key]string{}
+	all := c.Storage.objects()
+	given := map[string]bool{}
+	for _, v := range c.Volumes {
+		given[v.Name] = true
+	}
+	for _, obj := range all[framework.PersistentVolume] {
+		v := obj.(*corev1.PersistentVolume)
+		if driver := v.Annotations[volume.AnnDynamicallyProvisioned]; !given[v.Name] && driver != storage.DirProvisioner {
+			made[objects.Key{Namespace: v.Spec.ClaimRef.Namespace, Name: v.Spec.ClaimRef.Name}] = driver
+		}
+	}
+	for _, w := range workloads {
+		for _, pod := range w.Pods {
+			for name := range podref.Claims(pod) {
+				key := objects.Key{Namespace: pod.Namespace, Name: name}
+				if driver, ok := made[key]; ok {
+					out = append(out, fmt.Sprintf("PersistentVolumeClaim %s: where the provisioner %s makes its volume is not known; it is taken to be on all nodes that its class allows", key, driver))
+					delete(made, key)
+				}
+			}
+		}
+	}
+	return out
 }
 
 func waits(class *storagev1.StorageClass) bool {

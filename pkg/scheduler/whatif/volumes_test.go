@@ -62,6 +62,82 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}], vo
 `, name, claim)
 }
 
+// ownStorage is classes of the cluster's own provisioner, of one that does not exist, and of one whose volumes have topologies.
+const ownStorage = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: dir}
+provisioner: minikctl.dev/folder
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: dir-late}
+provisioner: minikctl.dev/folder
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: none}
+provisioner: kubernetes.io/none
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: none-late}
+provisioner: kubernetes.io/none
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: on-a}
+provisioner: disk.example.com
+allowedTopologies: [{matchLabelExpressions: [{key: kubernetes.io/hostname, values: [a]}]}]
+---
+`
+
+var labelled = strings.NewReplacer("metadata: {name: a}", "metadata: {name: a, labels: {kubernetes.io/hostname: a}}", "metadata: {name: b}", "metadata: {name: b, labels: {kubernetes.io/hostname: b}}")
+
+// TestProvisionedVolumes: volumes are where their provisioners make them.
+func TestProvisionedVolumes(t *testing.T) {
+	const block = " volumeMode: Block,"
+	at := func(node, pod string) string {
+		return strings.Replace(pod, "spec: {", "spec: {nodeSelector: {kubernetes.io/hostname: "+node+"}, ", 1)
+	}
+	both := at("a", user("p", "c")) + at("b", user("q", "c"))
+	shared := func(claim string) string { return strings.Replace(claim, "ReadWriteOnce", "ReadWriteMany", 1) }
+	const conflict, unbound = "didn't match PersistentVolume's node affinity", "pod has unbound immediate PersistentVolumeClaims"
+	for _, tt := range []struct {
+		name, manifests string
+		want            []string // the node of each pod, or why it has none
+		guessed         string
+	}{
+		{"a directory", pvc("c", "storageClassName: dir,", "") + both, []string{"a", "b"}, ""},
+		{"a directory of a node", pvc("c", "storageClassName: dir-late,", "") + both, []string{"a", conflict}, ""},
+		{"a shared directory", shared(pvc("c", "storageClassName: dir-late,", "")) + both, []string{"a", "b"}, ""},
+		{"another provisioner's", pvc("c", "storageClassName: disk,", "") + both, []string{"a", "didn't find available persistent volumes to bind"}, ""},
+		{"no directory", pvc("c", "storageClassName: dir,"+block, "") + both, []string{unbound, unbound}, ""},
+		{"no directory of a node", pvc("c", "storageClassName: dir-late,"+block, "") + user("p", "c"), []string{`2 failed to provision volume with StorageClass "dir-late": block volumes are not supported: a volume is a directory`}, ""},
+		{"no provisioner", pvc("c", "storageClassName: none,", "") + both, []string{unbound, unbound}, ""},
+		{"no provisioner of a node", pvc("c", "storageClassName: none-late,", "") + user("p", "c"), []string{"2 no volume plugin matched name: kubernetes.io/none"}, ""},
+		{"in an allowed topology", pvc("c", "storageClassName: on-a,", "") + both, []string{"a", conflict},
+			"PersistentVolumeClaim default/c: where the provisioner disk.example.com makes its volume is not known; it is taken to be on all nodes that its class allows"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, _ := read(t, labelled.Replace(nodes)+storage+ownStorage+strings.TrimSuffix(tt.manifests, "---\n"))
+			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range got.Pods {
+				if p.Node != tt.want[i] && (p.Node != "" || len(tt.want[i]) == 1 || !strings.Contains(p.Message, tt.want[i])) {
+					t.Errorf("pod %s: on %q, %s; want %s", p.Name, p.Node, p.Message, tt.want[i])
+				}
+			}
+			if guessed := strings.Join(m.Guessed(m.Workloads), "\n"); guessed != tt.guessed {
+				t.Errorf("guessed %q, want %q", guessed, tt.guessed)
+			}
+		})
+	}
+}
+
 // TestVolumes schedules pods where the volumes of their claims are or can be.
 func TestVolumes(t *testing.T) {
 	const set = `apiVersion: apps/v1
@@ -117,7 +193,6 @@ spec: {schedulingPolicy: {gang: {minCount: 2}}}
 			pv("one", "b", "") + pvc("c", "storageClassName: local,", "") + user("p", "c"), []string{"1 of its 2 pods find a node", "didn't find available persistent volumes to bind", "b"}, 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			labelled := strings.NewReplacer("metadata: {name: a}", "metadata: {name: a, labels: {kubernetes.io/hostname: a}}", "metadata: {name: b}", "metadata: {name: b, labels: {kubernetes.io/hostname: b}}")
 			m, _ := read(t, labelled.Replace(nodes)+storage+strings.TrimSuffix(tt.manifests, "---\n"))
 			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
 			if err != nil {
