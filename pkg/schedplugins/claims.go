@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -67,23 +68,28 @@ func volumeOf(ctx context.Context, h framework.Handle, name string) (*corev1.Per
 	return h.ClientSet().CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// volumes returns all volumes.
-func volumes(ctx context.Context, h framework.Handle) ([]*corev1.PersistentVolume, error) {
-	var out []*corev1.PersistentVolume
+// volumes yields all volumes.
+func volumes(ctx context.Context, h framework.Handle) (iter.Seq[*corev1.PersistentVolume], error) {
 	if from, ok := simulation(h); ok {
-		for _, obj := range from.List(framework.PersistentVolume) {
-			out = append(out, obj.(*corev1.PersistentVolume))
-		}
-		return out, nil
+		return func(yield func(*corev1.PersistentVolume) bool) {
+			for obj := range from.All(framework.PersistentVolume) {
+				if !yield(obj.(*corev1.PersistentVolume)) {
+					return
+				}
+			}
+		}, nil
 	}
 	list, err := h.ClientSet().CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	for i := range list.Items {
-		out = append(out, &list.Items[i])
-	}
-	return out, nil
+	return func(yield func(*corev1.PersistentVolume) bool) {
+		for i := range list.Items {
+			if !yield(&list.Items[i]) {
+				return
+			}
+		}
+	}, nil
 }
 
 // storageClassOf returns a StorageClass.

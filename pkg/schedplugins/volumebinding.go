@@ -194,9 +194,12 @@ func (b *volumeBinding) addFree(ctx context.Context, s *podVolumes) error {
 	if err != nil {
 		return err
 	}
-	for _, v := range all {
-		// A volume that names its claim may have another class.
-		if _, ok := s.classes[volume.GetPersistentVolumeClass(v)]; ok || v.Spec.ClaimRef != nil {
+	for v := range all {
+		if ref := v.Spec.ClaimRef; ref != nil { // the volume may have another class
+			if slices.ContainsFunc(s.claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == ref.Name && c.Namespace == ref.Namespace }) {
+				s.free = append(s.free, v)
+			}
+		} else if _, ok := s.classes[volume.GetPersistentVolumeClass(v)]; ok {
 			s.free = append(s.free, v)
 		}
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,15 +20,22 @@ func (s SimulatedObjects) Get(of framework.EventResource, key objects.Key) (obje
 	return s.of.get(of, key)
 }
 
-// List returns the objects of a resource in no particular order. They must not be changed.
-func (s SimulatedObjects) List(of framework.EventResource) []objects.Object {
-	s.of.mu.RLock()
-	defer s.of.mu.RUnlock()
-	out := make([]objects.Object, 0, len(s.of.given[of]))
-	for _, obj := range s.of.given[of] {
-		out = append(out, obj)
+// All yields the objects of a resource in no particular order. They must not be changed, and until the last of them no object may be put or deleted.
+func (s SimulatedObjects) All(of framework.EventResource) iter.Seq[objects.Object] {
+	return func(yield func(objects.Object) bool) {
+		s.of.mu.RLock()
+		defer s.of.mu.RUnlock()
+		for _, obj := range s.of.given[of] {
+			if !yield(obj) {
+				return
+			}
+		}
 	}
-	return out
+}
+
+// List returns the objects of a resource as All yields them.
+func (s SimulatedObjects) List(of framework.EventResource) []objects.Object {
+	return slices.Collect(s.All(of))
 }
 
 // Put adds or replaces an object. Pods of the scheduling queue for which that is an event are requeued before the next one is tried.
@@ -66,6 +74,9 @@ type undo struct {
 // swap adds, replaces or deletes (nil) an object of a simulation, and returns the old one.
 func (w *watchedObjects) swap(of framework.EventResource, key objects.Key, obj objects.Object) (old objects.Object) {
 	old = w.exchange(of, key, obj)
+	if old == nil && obj == nil {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changes++
@@ -104,7 +115,7 @@ func (w *watchedObjects) exchange(of framework.EventResource, key objects.Key, o
 	}
 	follow := w.follow[of]
 	w.mu.Unlock()
-	if follow != nil {
+	if follow != nil && (old != nil || obj != nil) {
 		follow(client.Change[objects.Object]{Old: old, New: obj})
 	}
 	return old
