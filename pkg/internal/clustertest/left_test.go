@@ -25,15 +25,17 @@ func checkLeft(t *testing.T, directory string) {
 }
 
 // within reports whether a condition holds within a limit. It polls: processes that are not the test's children announce nothing to it. The
-// limit only ends a test that fails.
+// pauses grow, since most conditions start a process, which takes the processor from the other tests. The limit only ends a test that fails.
 func within(limit time.Duration, holds func() bool) bool {
-	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(limit)
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 500*time.Millisecond) {
 		if holds() {
 			return true
 		}
 		if time.Now().After(deadline) {
 			return false
 		}
+		time.Sleep(pause)
 	}
 }
 
