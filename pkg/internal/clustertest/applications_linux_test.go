@@ -29,7 +29,7 @@ func TestApplications(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copyFile(t, self, launcher)
+	linkFile(t, self, launcher)
 	for _, name := range []string{"guestbook.py", "postgres.sh"} {
 		path := filepath.Join(dir, name)
 		copyFile(t, filepath.Join("testdata/applications", name), path)
@@ -74,7 +74,7 @@ func account(t *testing.T) *syscall.Credential {
 }
 
 func runApplications(t *testing.T, u *tenant) {
-	t.Run("guestbook", func(t *testing.T) {
+	parallel(t, "guestbook", func(t *testing.T) {
 		need(t, "redis-server", "python3")
 		testGuestbook(u.home(t, fmt.Sprintf(`images:
   docker.io/redis:6.0.5: [redis-server, --protected-mode, "no", --save, "", --repl-diskless-sync-delay, "0"]
@@ -82,20 +82,20 @@ func runApplications(t *testing.T, u *tenant) {
   gcr.io/google-samples/gb-frontend: [python3, %s/guestbook.py]
 `, u.programs)))
 	})
-	t.Run("web", func(t *testing.T) {
+	parallel(t, "web", func(t *testing.T) {
 		need(t, "curl")
 		testWeb(u.home(t, "clock: fast:20\n"))
 	})
-	t.Run("rolling update", func(t *testing.T) {
+	parallel(t, "rolling update", func(t *testing.T) {
 		need(t, "curl")
 		testRollingUpdate(u.home(t, ""))
 	})
-	t.Run("daemon kills", func(t *testing.T) {
+	parallel(t, "daemon kills", func(t *testing.T) {
 		need(t, "curl")
 		testDaemonKills(u.home(t, ""))
 	})
-	t.Run("restarts", func(t *testing.T) { testRestarts(u.home(t, "")) })
-	t.Run("databases", func(t *testing.T) {
+	parallel(t, "restarts", func(t *testing.T) { testRestarts(u.home(t, "")) })
+	parallel(t, "databases", func(t *testing.T) {
 		need(t, "redis-server", "redis-cli", "psql")
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) == 0 {
 			t.Skip("PostgreSQL's server is not installed")

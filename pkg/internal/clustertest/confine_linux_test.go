@@ -1,25 +1,31 @@
 package clustertest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
 
 // TestUnprivilegedUser runs the README's main job as a user without privileges, with the release build.
-func TestUnprivilegedUser(t *testing.T) { mainJob(t, nil) }
+func TestUnprivilegedUser(t *testing.T) {
+	t.Parallel()
+	mainJob(t, nil)
+}
 
 // TestConfined runs the README's main job where creating or joining a namespace fails with EPERM, as in many containers.
 func TestConfined(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	launcher := filepath.Join(t.TempDir(), "launcher")
-	copyFile(t, self, launcher)
+	linkFile(t, self, launcher)
 	open(t, launcher)
 	mainJob(t, []string{launcher})
 }
@@ -88,19 +94,29 @@ func mainJob(t *testing.T, prefix []string) {
 	}
 }
 
-// buildMinikctl builds minikctl, or copies the program that MINIKCTL names.
+// buildMinikctl makes path the program that MINIKCTL names, or one that is built for the first test that needs it.
 func buildMinikctl(t *testing.T, path string) {
 	t.Helper()
-	if built := os.Getenv("MINIKCTL"); built != "" {
-		copyFile(t, built, path)
-		return
+	built := os.Getenv("MINIKCTL")
+	if built == "" {
+		var err error
+		if built, err = builtMinikctl(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/minikctl/minikctl/cmd/minikctl")
+	linkFile(t, built, path)
+}
+
+// builtMinikctl returns the path of minikctl, which TestMain removes.
+var builtMinikctl = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(programs, "minikctl")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "github.com/minikctl/minikctl/cmd/minikctl")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
-}
+	return path, nil
+})
 
 // open makes a file of the test executable for all users.
 func open(t *testing.T, path string) {

@@ -14,6 +14,7 @@ import (
 // TestComponentsDespiteCorruptObjects starts a cluster whose store has a value of most kinds that cannot be decoded. Controllers,
 // scheduler and kubelet work on the other objects.
 func TestComponentsDespiteCorruptObjects(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.minikctl("up", "-d")
 	h.minikctl("down")
@@ -56,6 +57,7 @@ func (h *home) damage(paths ...string) {
 
 // TestStatusOfReadOnlyStore removes the directory of a running daemon's database: status says that the store takes no writes, and why.
 func TestStatusOfReadOnlyStore(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.minikctl("up", "-d", "--nodes", "0")
 	if got := h.minikctl("status"); strings.Contains(got, "unhealthy") {

@@ -16,6 +16,7 @@ var idle = flag.Duration("idle", 12*time.Second, "how long an idle cluster is wa
 // TestIdle runs the components as separate processes, so that the API server counts all their calls, and checks that
 // an idle cluster with running pods makes no reads and no new watches, and writes Leases only.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	const nodes = 3
 	h := newHome(t)
 	kubeconfig := filepath.Join(h.dir, "kubeconfig")

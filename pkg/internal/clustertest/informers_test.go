@@ -234,6 +234,7 @@ func (i informed) until(what string, cond func() (string, bool)) {
 // TestInformersSurviveDaemonRestart breaks the connections of informers, then kills the daemon, compacts its store and
 // starts it again. The versions of the informers are expired then, and they list again by themselves.
 func TestInformersSurviveDaemonRestart(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.minikctl("up", "-d")
 	direct := h.config()

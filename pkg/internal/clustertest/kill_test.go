@@ -160,6 +160,7 @@ func (h *home) ready(c kubernetes.Interface, n int) map[string]int32 {
 // TestKillDaemon repeatedly kills the daemon while pods run and clients write: the pods' processes stay, the
 // next daemon adopts them, and no acknowledged write is lost.
 func TestKillDaemon(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.minikctl("up", "-d", "--nodes", "2")
 	h.minikctl("create", "deployment", "web", "--image", "minikctl.dev/web", "--replicas", "3")

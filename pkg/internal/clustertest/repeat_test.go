@@ -52,6 +52,7 @@ func skips(name string) bool {
 // TestRepeat runs scripts twice, each time on a new cluster with the same seed and a manual clock, and compares what the stores have
 // recorded: every version of every object, in order. The keys of the cluster's authority, which are random, are the same in both runs.
 func TestRepeat(t *testing.T) {
+	t.Parallel()
 	files := append(scriptsOf(t, controllerScripts), scriptsOf(t, "testdata/repeat/*.txt")...)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a quarter of its time otherwise
 	keys, err := pki.Open(t.TempDir(), clock.Real())

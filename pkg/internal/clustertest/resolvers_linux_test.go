@@ -25,7 +25,7 @@ func TestResolvers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"launcher", resolverProgram} {
-		copyFile(t, self, filepath.Join(dir, name))
+		linkFile(t, self, filepath.Join(dir, name))
 		open(t, filepath.Join(dir, name))
 	}
 	script := filepath.Join(dir, "resolve.js")
