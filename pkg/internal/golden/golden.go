@@ -27,7 +27,8 @@ func (r Recordings) Counts() string {
 	return filepath.Join("testdata", "golden-"+r.Name+".txt")
 }
 
-// Run calls test as a subtest with the committed slice, and with the whole recordings where this machine has them.
+// Run calls test as a subtest with the committed slice, and with the whole recordings where this machine has them. With -short, which make
+// race gives, it leaves the whole out: the race detector makes it take minutes, and it has the same code run as the slice.
 func Run(t *testing.T, test func(t *testing.T, r Recordings)) {
 	t.Helper()
 	root := moduleRoot(t)
@@ -38,7 +39,7 @@ func Run(t *testing.T, test func(t *testing.T, r Recordings)) {
 			whole = dir
 		}
 	}
-	if whole != "" {
+	if whole != "" && !testing.Short() {
 		all = append(all, Recordings{"whole", whole})
 	}
 	for _, r := range all {
