@@ -35,6 +35,7 @@ func signingRequest(t *testing.T, name string, groups ...string) string {
 }
 
 func TestKubectlAuthCommands(t *testing.T) {
+	oneAtATime(t)
 	programs := kubectls()
 	if len(programs) == 0 {
 		t.Skip("no kubectl on this machine")

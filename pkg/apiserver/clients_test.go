@@ -101,6 +101,7 @@ func TestMetadataClient(t *testing.T) {
 
 // TestDiscoveryClient finds every resource, through aggregated and unaggregated discovery.
 func TestDiscoveryClient(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	config := rest.CopyConfig(e.AdminConfig)
 	config.Timeout = 3 * time.Minute // the client's default, 32 s, is too short for the OpenAPI documents on a busy machine

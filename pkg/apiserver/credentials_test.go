@@ -21,6 +21,7 @@ var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": tru
 
 // TestEveryPathNeedsCredentials requests every served path, with each method, without credentials and with invalid ones.
 func TestEveryPathNeedsCredentials(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	paths := []string{"/", "/nonsense", "/apis/nonsense.example.com/v1/things"}
 	_, body := do(t, e, http.MethodGet, "/", "")

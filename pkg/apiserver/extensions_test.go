@@ -251,6 +251,7 @@ func upgraded(t *testing.T, e *apiservertest.Env, method, path, line string) str
 
 // TestExtensionInDocuments: the discovery and OpenAPI documents include those of an extension.
 func TestExtensionInDocuments(t *testing.T) {
+	oneAtATime(t)
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
 			e := apiservertest.New(t)

@@ -19,6 +19,7 @@ import (
 // TestHostileBodies sends bodies that cost much more to decode or to validate than to send. Each gets a response; `make
 // measure` also bounds the time.
 func TestHostileBodies(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	laughs := "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n"
 	for i := range 9 {
@@ -85,6 +86,7 @@ func TestHostileBodies(t *testing.T) {
 
 // TestManyKeys updates a large object as it was read, with a managedFields entry for each of its keys.
 func TestManyKeys(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	const maps = "/api/v1/namespaces/default/configmaps"
 	data := &strings.Builder{}

@@ -35,6 +35,7 @@ spec:
 `
 
 func TestStockKubectl(t *testing.T) {
+	oneAtATime(t)
 	programs := kubectls()
 	if len(programs) == 0 {
 		t.Skip("no kubectl on this machine")

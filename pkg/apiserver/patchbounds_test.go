@@ -11,6 +11,7 @@ import (
 
 // TestPatchBounds sends patches just within and just beyond each bound.
 func TestPatchBounds(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	const object = "/api/v1/namespaces/default/configmaps/x"
 	finalizers := make([]string, 2499)

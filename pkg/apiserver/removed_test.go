@@ -14,6 +14,7 @@ import (
 // TestRemovedVersions creates objects in versions that current Kubernetes no longer serves, and reads them in current
 // versions.
 func TestRemovedVersions(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	admin := []string{"Authorization", "Bearer " + apiservertest.AdminToken}
 	for _, c := range []struct{ path, body, current, has, warning string }{

@@ -61,6 +61,15 @@ func do(t testing.TB, e *apiservertest.Env, method, path, body string, headers .
 	return resp, string(b)
 }
 
+// oneAtATime skips a test with -short, which make race gives: its requests come one after another, so that the race detector finds no more in them
+// than in those of the other tests, and it makes them take a minute.
+func oneAtATime(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("its many or large requests come one after another, which the race detector makes slow and finds nothing in")
+	}
+}
+
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1"}}
 }

@@ -73,6 +73,7 @@ func TestHalfBody(t *testing.T) {
 // TestIdleConnections opens many idle connections, measures the memory of each with its client, and checks that other
 // clients are still served.
 func TestIdleConnections(t *testing.T) {
+	oneAtATime(t)
 	const idle, most = 1000, 96 << 10
 	e := apiservertest.New(t)
 	dial(t, e)

@@ -12,6 +12,7 @@ import (
 // TestTooLargeToStore writes objects that are larger than the store takes, with each verb: the answer is that of Kubernetes, unless
 // the object is not valid either, and the stored object stays as it was. A dry run is refused, too.
 func TestTooLargeToStore(t *testing.T) {
+	oneAtATime(t)
 	e := apiservertest.New(t)
 	const maps, things = "/api/v1/namespaces/default/configmaps", "/apis/example.com/v1/namespaces/default/things"
 	keys := func(n int) string { // of 200 bytes
