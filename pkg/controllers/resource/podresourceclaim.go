@@ -113,7 +113,7 @@ func keysOf(pods []*corev1.Pod) []objects.Key {
 
 func (r podResourceClaim) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
 	pod, ok := r.pods.Get(key)
-	if !ok || pod.DeletionTimestamp != nil {
+	if !ok || pod.DeletionTimestamp != nil || isDone(pod) { // the loop of claims removes the claims and reservations of a pod that is done
 		return 0, nil
 	}
 	if !r.hasWork(pod) {

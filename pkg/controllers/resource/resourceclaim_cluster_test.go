@@ -134,12 +134,19 @@ func TestReservations(t *testing.T) {
 	})
 }
 
+// TestClaimOfFinishedPod: the claim that was made for a pod is deleted when the pod has finished, and no other one is made.
 func TestClaimOfFinishedPod(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, templates, template("t"))
 		controllertest.Create(c, client.Pods, podWith("job", fromTemplate("a", "t")))
 		c.Until("the claim is made", func() bool { return len(generated(c, "job")) == 1 })
+		name := generated(c, "job")["a"]
 		c.Merge(controllertest.At(client.Pods, "job").Sub("status"), `{"status":{"phase":"Succeeded"}}`)
 		c.Until("the claim of a finished pod is deleted", func() bool { return len(controllertest.List[*resourcev1.ResourceClaim](c, claims)) == 0 })
+		controllertest.Create(c, client.Pods, podWith("next", fromTemplate("a", "t")))
+		c.Until("the claim of the next pod is made", func() bool { return len(generated(c, "next")) == 1 })
+		if now := generated(c, "job")["a"]; now != name {
+			t.Errorf("the finished pod has got the claim %s after %s", now, name)
+		}
 	})
 }
