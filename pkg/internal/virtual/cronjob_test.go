@@ -87,10 +87,8 @@ func (c *minutely) check() {
 // TestCronJobMissesNoMinute: a CronJob starts a Job every minute for some hours, and for 48 in a measurement, in which the components act at
 // the same time, as they do without a seed.
 func TestCronJobMissesNoMinute(t *testing.T) {
+	takesTurns(t)
 	hours := 6
-	if testing.Short() {
-		hours = 1
-	}
 	if os.Getenv("MINIKCTL_MEASURE") != "" {
 		hours = 48
 	}

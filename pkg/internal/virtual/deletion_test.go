@@ -139,6 +139,7 @@ func define(f *fleet) {
 // TestNamespaceOfManyObjects: a namespace with 200 objects of twenty kinds, and those that controllers have made of them, is deleted once the
 // finalizers of its custom resources are gone; another one keeps all it has.
 func TestNamespaceOfManyObjects(t *testing.T) {
+	takesTurns(t)
 	f := &fleet{Cluster: virtual.Start(t, virtual.Config{Nodes: []string{"a", "b"}})}
 	define(f)
 	for _, name := range []string{"gone", "kept"} {
@@ -198,6 +199,7 @@ func TestNamespaceOfManyObjects(t *testing.T) {
 // TestPropagation: background and foreground deletion leave nothing of a workload, and orphan deletion leaves all but the workload. Claims are no
 // dependents of a StatefulSet, and other workloads keep all they have.
 func TestPropagation(t *testing.T) {
+	takesTurns(t)
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		t.Run(string(policy), func(t *testing.T) {
 			f := &fleet{Cluster: virtual.Start(t, virtual.Config{Nodes: []string{"a", "b"}})}

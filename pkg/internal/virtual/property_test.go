@@ -52,12 +52,21 @@ func (panics) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// takesTurns skips a long test with -short, which make race gives: the components of its cluster take turns, which orders all that they do, so that
+// the race detector finds nothing in them. Those of TestProperties/concurrent don't.
+func takesTurns(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the components take turns, so that the race detector finds nothing and takes five times as long")
+	}
+}
+
 // TestProperties makes random changes to a cluster: workloads are created, scaled, updated and deleted, pods deleted, nodes lost,
 // components restarted, requests refused. Rules hold at each change of an object, and the cluster converges to the specification once
 // nodes and templates are good again.
 func TestProperties(t *testing.T) {
 	if testing.Short() {
-		*seeds, *steps = 1, 50
+		*seeds, *steps = 0, 50 // with turns, see takesTurns
 	}
 	for i := range *seeds {
 		s := *seed + uint64(i)

@@ -43,6 +43,7 @@ func TestDayAtRest(t *testing.T) {
 // TestNodesAtRest: nodes that fall silent while nothing else happens, and their pods, change at the same times whether the time is advanced by
 // hours or by seconds.
 func TestNodesAtRest(t *testing.T) {
+	takesTurns(t)
 	var runs [2][]string
 	for i, step := range []time.Duration{time.Hour, 5 * time.Second} {
 		c := virtual.Start(t, virtual.Config{Nodes: []string{"a", "b", "c"}})
