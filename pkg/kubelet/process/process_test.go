@@ -79,6 +79,9 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
+	if testing.Short() {
+		t.Skip("make race runs the suite as root, and as an ordinary user in TestWithoutNamespaces: a user has no goroutines of its own")
+	}
 	rerun(t, "^(TestRuntime|TestReadOnlyRoot|TestGroups|TestNewPrivileges|TestSeccompProfile|TestUser|TestUserBestEffort|TestHostNamespaces)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
