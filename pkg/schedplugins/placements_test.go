@@ -576,6 +576,7 @@ func TestPlacementFaults(t *testing.T) {
 	for _, point := range []string{"PlacementGenerate", "PlacementScore", "NormalizePlacementScore", "Filter"} {
 		for _, hangs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s hangs=%v", point, hangs), func(t *testing.T) {
+				t.Parallel() // each waits for seconds of the machine's time
 				release := make(chan struct{})
 				message := fmt.Sprintf("running %s plugin %q: panic: boom", point, "P0")
 				misbehave := func() { panic("boom") }
