@@ -37,7 +37,7 @@ func newCertManager(t *testing.T) certManager {
 	t.Helper()
 	m := certManager{T: t}
 	program := filepath.Join(t.TempDir(), "certmanager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "certmanager", "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "certmanager", "-ldflags", "-s -w", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build cert-manager: %v\n%s", err, out)
 	}
@@ -170,6 +170,7 @@ func (m certManager) verify(s *corev1.Secret, authority []byte) {
 // TestCertManager issues certificates: Helm installs the chart, and cert-manager's controllers, webhook and injector
 // run in pods with the chart's RBAC rules.
 func TestCertManager(t *testing.T) {
+	t.Parallel()
 	m := newCertManager(t)
 	m.columns("-n cert-manager pods", `(?s)^NAME.*\ncert-manager-\S+ +1/1 +Running .*cert-manager-cainjector-\S+ +1/1 +Running .*cert-manager-webhook-\S+ +1/1 +Running `)
 	m.make(certManagerObject("ClusterIssuer", "", "self", map[string]any{"selfSigned": map[string]any{}}))

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// program is the path of minikctl.
-var program string
+// program is the path of minikctl, and shared a directory for what several tests use.
+var program, shared string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -33,14 +33,14 @@ func run(m *testing.M) int {
 	} else {
 		log.SetLogger(logr.Discard())
 	}
-	dir, err := os.MkdirTemp("", "minikctl-clients-")
-	if err != nil {
+	var err error
+	if shared, err = os.MkdirTemp("", "minikctl-clients-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(shared)
 	if program = os.Getenv("MINIKCTL"); program == "" {
-		program = filepath.Join(dir, "minikctl")
+		program = filepath.Join(shared, "minikctl")
 		build := exec.Command("go", "build", "-C", "../../..", "-o", program, "./cmd/minikctl")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build minikctl: %v\n%s", err, out)

@@ -36,6 +36,7 @@ var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", V
 // TestExtensionServer runs an extension server on Kubernetes' library: the API server proxies requests to it, and it
 // delegates authentication and authorization to the API server.
 func TestExtensionServer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	cs := kubernetes.NewForConfigOrDie(c.config)
 	token := wardleAccount(t, cs)

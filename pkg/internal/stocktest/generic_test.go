@@ -88,6 +88,7 @@ func newSite(name, title string) *unstructured.Unstructured {
 
 // TestDynamic uses the verbs of the untyped clients on a custom resource.
 func TestDynamic(t *testing.T) {
+	t.Parallel()
 	g := newGeneric(t)
 	g.define("testdata/sites.yaml")
 	g.served()
@@ -194,6 +195,7 @@ func (g generic) onlyMetadata() {
 
 // TestDiscovery looks for a custom resource in the discovery and OpenAPI documents.
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	g := newGeneric(t)
 	cached := memory.NewMemCacheClient(g.discover)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
@@ -306,6 +308,7 @@ func (e *events) has(last string) error {
 
 // TestInformer starts an informer before its custom resource is defined, then changes and removes the definition.
 func TestInformer(t *testing.T) {
+	t.Parallel()
 	g := newGeneric(t)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(g.dynamic, 0)
 	informer := factory.ForResource(siteResource).Informer()

@@ -26,6 +26,7 @@ const (
 
 // TestHelm installs, upgrades, tests, rolls back and uninstalls a chart with hooks, lookups and a custom resource.
 func TestHelm(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	h := newHelm(t, c, "shops", "shop")
 	kube := kubernetes.NewForConfigOrDie(c.config)

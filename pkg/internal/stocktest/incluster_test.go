@@ -16,18 +16,22 @@ import (
 // TestInCluster runs clients in pods: client-go, the JavaScript library and a Python program find the API server, its authority and the
 // token of the pod's ServiceAccount where they are in every cluster.
 func TestInCluster(t *testing.T) {
+	t.Parallel()
 	t.Run("Go", func(t *testing.T) {
+		t.Parallel()
 		program := filepath.Join(t.TempDir(), "incluster")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./incluster").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "./incluster").CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, out)
 		}
 		testInCluster(t, fmt.Sprintf("[%s]", program))
 	})
 	t.Run("JavaScript", func(t *testing.T) {
+		t.Parallel()
 		dir := installNode(t)
 		testInCluster(t, fmt.Sprintf("{entrypoint: [node, incluster.js], workingDir: %s}", dir))
 	})
 	t.Run("Python", func(t *testing.T) {
+		t.Parallel()
 		if _, err := exec.LookPath("python3"); err != nil {
 			t.Skipf("the client is a Python program: %v", err)
 		}

@@ -120,6 +120,7 @@ func leader(t *testing.T, c client.Client) string {
 // TestManager runs a controller in two managers of controller-runtime: the leader reconciles from
 // its cache, and when it ends the other manager becomes the leader.
 func TestManager(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	direct, err := client.New(c.config, client.Options{})
 	if err != nil {

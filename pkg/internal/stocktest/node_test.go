@@ -1,14 +1,17 @@
 package stocktest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
 // TestNode calls the verbs of the JavaScript client library, if Node and npm are installed.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	dir := installNode(t)
 	c := newCluster(t)
 	script := exec.CommandContext(t.Context(), "node", "verbs.js", c.kubeconfig)
@@ -26,14 +29,23 @@ func installNode(t *testing.T) string {
 			t.Skipf("%s is not installed", name)
 		}
 	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "node"))); err != nil {
+	dir, err := installedNode()
+	if err != nil {
 		t.Fatal(err)
+	}
+	return dir
+}
+
+// installedNode installs the JavaScript library for the first test that needs it.
+var installedNode = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(shared, "node")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "node"))); err != nil {
+		return "", err
 	}
 	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline", "--ignore-scripts")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		t.Fatalf("npm install: %v\n%s", err, out)
+		return "", fmt.Errorf("npm install: %w\n%s", err, out)
 	}
-	return dir
-}
+	return dir, nil
+})

@@ -145,6 +145,7 @@ func startOperator(t *testing.T, c cluster, s *runtime.Scheme) {
 
 // TestOperator runs an operator for its own custom resource.
 func TestOperator(t *testing.T) {
+	t.Parallel()
 	c, s := newCluster(t), siteScheme(t)
 	direct, err := client.New(c.config, client.Options{Scheme: s})
 	if err != nil {

@@ -30,6 +30,7 @@ type typed struct {
 
 // TestTyped calls the verbs of the typed client, in each of its media types.
 func TestTyped(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		t.Run(strings.TrimPrefix(media, "application/"), func(t *testing.T) {
