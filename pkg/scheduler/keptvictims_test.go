@@ -19,6 +19,9 @@ import (
 // TestKeptVictims checks that pods evict the same victims, whether what is known about the nodes is kept for the next pod of the same signature
 // or not, while pods run, are evicted, change and are nominated, and budgets and nodes change.
 func TestKeptVictims(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the goroutines are those of TestIncrementalEngine, and the race detector takes six times as long")
+	}
 	preemptions := 0
 	for seed := range uint64(100) {
 		preemptions += compareVictims(t, seed)

@@ -92,7 +92,7 @@ func (w generator) addPodAffinity(p *corev1.Pod) {
 // TestMemoDoesNotChangeDecisions checks that a scheduler with a memo makes the same decisions, with the same messages, as
 // one whose memo is cleared after each pod, while pods and nodes are added, changed and removed.
 func TestMemoDoesNotChangeDecisions(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(seeds(60)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareWithMemo(t, seed) })
 	}
 }
