@@ -67,7 +67,15 @@ func TestReadOnlyDir(t *testing.T) {
 		}
 	}
 	cmd := h.command(copied, "up", "--name", "sealed", "--data-dir", filepath.Join(sealed, "data"))
+	temp := filepath.Join(h.dir, "tmp") // for the record of the failed start
+	if err := os.Mkdir(temp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+temp, "XDG_RUNTIME_DIR=")
 	if os.Getuid() == 0 {
+		if err := os.Chown(temp, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
 	}
 	out, err := cmd.CombinedOutput()
@@ -76,7 +84,7 @@ func TestReadOnlyDir(t *testing.T) {
 	}
 }
 
-// linkFile makes to another name of a program, or a copy on another file system..
+// linkFile gives a program another name, or copies it if that is on another file system.
 func linkFile(t *testing.T, from, to string) {
 	t.Helper()
 	if os.Link(from, to) != nil {
