@@ -105,11 +105,16 @@ func extendedPod(name string, count int, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {%s containers: [{name: c, image: i, resources: {limits: {example.com/gpu: %d}, requests: {example.com/gpu: %[3]d}}}]}\n---\n", name, more, count)
 }
 
+// ownedClaim is the claim that was made for a pod, which has a device of node b.
+func ownedClaim(pod string) string {
+	owner := fmt.Sprintf("metadata: {ownerReferences: [{apiVersion: v1, kind: Pod, name: %s, uid: %[1]s, controller: true}], ", pod)
+	return strings.Replace(deviceClaim(pod+"-gpu", 1, allocated("b", "d1", pod)), "metadata: {", owner, 1)
+}
+
 // lowPod is a pod of the lowest priority on node b, with a device.
 func lowPod(cpu string) string {
-	claim := strings.Replace(deviceClaim("low-gpu", 1, allocated("b", "d1", "low")), "metadata: {", "metadata: {ownerReferences: [{apiVersion: v1, kind: Pod, name: low, uid: low, controller: true}], ", 1)
 	pod := strings.Replace(gpuPod("low", byTemplate, "nodeName: b, priority: -5,"), "100m", cpu, 1)
-	return claim + strings.TrimSuffix(pod, "---\n") + "status: {resourceClaimStatuses: [{name: gpu, resourceClaimName: low-gpu}]}\n---\n"
+	return ownedClaim("low") + strings.TrimSuffix(pod, "---\n") + "status: {resourceClaimStatuses: [{name: gpu, resourceClaimName: low-gpu}]}\n---\n"
 }
 
 // plainPod is a pod of high priority without devices.
@@ -119,6 +124,7 @@ func plainPod(name, cpu string) string {
 
 // TestDevices places pods where the devices of their claims are.
 func TestDevices(t *testing.T) {
+	constrained := gpuTemplate + strings.NewReplacer("spec: {", "spec: {schedulingConstraints: {topology: [{key: kubernetes.io/hostname}]}, ", "minCount: 2", "minCount: 3").Replace(gpuGroup)
 	for _, tt := range []struct {
 		name, manifests string
 		want            []string // the node of each pod, or why it has none
@@ -143,10 +149,17 @@ func TestDevices(t *testing.T) {
 		{"a gang with extended resources that lacks a device leaves the others", gpuGroup + gpuSlice("a", "d1") + extendedPod("g1", 1, member) + extendedPod("g2", 1, member) + extendedPod("p", 1, ""),
 			[]string{"1 of its 2 pods find a node", lacksDevices, "a"}, 0},
 		{"a gang with a shared claim", gpuGroup + gpuSlice("a", "d1") + deviceClaim("c", 1, "") + gpuPod("g1", "resourceClaimName: c", member) + gpuPod("g2", "resourceClaimName: c", member), []string{"a", "a"}, 3},
+		{"room for more of each workload", gpuTemplate + gpuSlice("b", "d1", "d2", "d3", "d4") + gpuPod("p", byTemplate, "") + gpuPod("q", byTemplate, ""), []string{"b", "b"}, 2},
+		{"a gang in the second placement", constrained + deviceClaim("c", 1, "") + gpuSlice("a", "d1") + gpuSlice("b", "d1", "d2") + gpuPod("g1", "resourceClaimName: c", member) + gpuPod("g2", "resourceClaimName: c", member) + gpuPod("g3", byTemplate, member),
+			[]string{"b", "b", "b"}, 1},
+		{"a gang in the first placement", constrained + deviceClaim("c", 1, "") + gpuSlice("b", "d1") + gpuSlice("a", "d1", "d2") + gpuPod("g1", "resourceClaimName: c", member) + gpuPod("g2", "resourceClaimName: c", member) + gpuPod("g3", byTemplate, member),
+			[]string{"a", "a", "a"}, 1},
+		{"a claim that the controller has made", gpuTemplate + gpuSlice("b", "d1") + ownedClaim("p") + strings.TrimSuffix(gpuPod("p", byTemplate, ""), "---\n") +
+			"status: {resourceClaimStatuses: [{name: gpu, resourceClaimName: p-gpu}]}\n---\n", []string{"b"}, 0},
 		{"a device of a pod that is evicted", gpuTemplate + gpuSlice("b", "d1") + lowPod("1800m") + plainPod("p", "900m") + gpuPod("q", byTemplate, ""), []string{"b", "b"}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m, _ := read(t, nodes+gpus+strings.TrimSuffix(tt.manifests, "---\n"))
+			m, _ := read(t, labelled.Replace(nodes)+gpus+strings.TrimSuffix(tt.manifests, "---\n"))
 			before := len(m.DeviceClaims)
 			got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
 			if err != nil {
@@ -164,6 +177,20 @@ func TestDevices(t *testing.T) {
 				t.Errorf("the cluster has %d claims, and had %d", len(m.DeviceClaims), before)
 			}
 		})
+	}
+}
+
+// TestDevicesOfFiles: a class of a file replaces the cluster's, and a claim of the cluster that of a file.
+func TestDevicesOfFiles(t *testing.T) {
+	m, _ := read(t, strings.Replace(gpus, "gpu.example.com", "other.example.com", 1)+deviceClaim("c", 1, "")+gpuPod("p", "resourceClaimName: c", "")+deviceClaim("d", 1, "")+strings.TrimSuffix(gpuPod("q", "resourceClaimName: d", ""), "---\n"))
+	cluster, _ := read(t, nodes+gpus+gpuSlice("b", "d1", "d2")+strings.TrimSuffix(deviceClaim("c", 1, allocated("b", "d1", "other")), "---\n"))
+	m.Append(cluster)
+	got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), &m.Cluster, m.Workloads, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, q := got.Pods[0], got.Pods[1]; p.Node != "b" || !strings.Contains(q.Message, lacksDevices) {
+		t.Errorf("got %+v and %+v", p, q)
 	}
 }
 
