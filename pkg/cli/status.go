@@ -131,7 +131,11 @@ const statusTimeout = 5 * time.Second
 
 // statusClient returns a client of a running cluster's API server.
 func statusClient(p daemon.Paths) (*typedcorev1.CoreV1Client, error) {
-	cfg := &rest.Config{Host: "http://localhost", WarningHandler: rest.NoWarnings{}} // ComponentStatuses are deprecated
+	cfg := &rest.Config{
+		Host:           "http://localhost",
+		WarningHandler: rest.NoWarnings{}, // ComponentStatuses are deprecated
+		QPS:            -1,                // at the deadline, a rate limiter would fail with an error of its own
+	}
 	cfg.Wrap(overSocket(p.Socket))
 	return typedcorev1.NewForConfig(cfg)
 }
