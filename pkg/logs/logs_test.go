@@ -105,7 +105,7 @@ func TestCheck(t *testing.T) {
 			slog.Info("line")
 			close(logged)
 		}()
-		time.Sleep(2*time.Minute - time.Second)
+		time.Sleep(2*time.Minute - time.Second) // of the bubble's clock
 		check("")
 		time.Sleep(time.Second)
 		check("logging blocked")

@@ -35,7 +35,7 @@ func within(limit time.Duration, holds func() bool) bool {
 		if time.Now().After(deadline) {
 			return false
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) // between two polls, within the deadline
 	}
 }
 
